@@ -44,7 +44,7 @@ class Cluster(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    do_GET = do_POST = do_PUT = do_HEAD = _answer  # noqa: N815  the names that http.server calls
+    do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = _answer  # noqa: N815  the names that http.server calls
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -153,6 +153,21 @@ def test_a_document_that_cannot_be_looked_up_now_is_not_one_that_is_missing(sink
     assert sink.newest("q", "s") is None
     with pytest.raises(ConfigurationError, match="has no index i"):
         sink.examine(rows(1), 7)
+
+
+@pytest.mark.parametrize("page", [0, 1])
+def test_rows_are_not_counted_where_some_of_the_shards_do_not_answer(sink: OpenSearchSink, page: int) -> None:
+    def answered(*versions: int, successful: int = 2) -> tuple[int, dict[str, Any]]:
+        hits = [{"_version": version} for version in versions]
+        shards = {"total": 2, "successful": successful, "failed": 2 - successful}
+        return 200, {"_scroll_id": "s", "_shards": shards, "hits": {"hits": hits}}
+
+    whole = [(200, {}), answered(3, 3), answered(4), answered(), (200, {})]
+    Cluster.answers[:] = whole
+    assert sink.versions() == {3: 2, 4: 1}
+    Cluster.answers[:] = [*whole[: 1 + page], answered(3, successful=1), answered(), (200, {})]
+    with pytest.raises(UnavailableError, match="1 of 2 shards have answered"):
+        sink.versions()
 
 
 def test_who_writes_says_so(url: str) -> None:

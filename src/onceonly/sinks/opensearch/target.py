@@ -106,11 +106,10 @@ class Target:
         self.ask("POST", f"/{index}/_refresh")
         counts: Counter[int] = Counter()
         body = {"size": _PAGE, "version": True, "_source": False, "sort": ["_doc"], "query": query}
-        _, found = self.ask("POST", f"/{index}/_search?scroll=1m", body)
+        found = self._found(f"/{index}/_search?scroll=1m", body)
         while found["hits"]["hits"]:
             counts.update(each["_version"] for each in found["hits"]["hits"])
-            asked = {"scroll": "1m", "scroll_id": found["_scroll_id"]}
-            _, found = self.ask("POST", "/_search/scroll", asked)
+            found = self._found("/_search/scroll", {"scroll": "1m", "scroll_id": found["_scroll_id"]})
         self.ask("DELETE", "/_search/scroll", {"scroll_id": found["_scroll_id"]}, fine=range(_BAD, 600))
         return counts
 
@@ -170,6 +169,15 @@ class Target:
             elif each["found"]:
                 found[each["_id"]] = each
         return found
+
+    def _found(self, path: str, body: object) -> Any:  # noqa: ANN401  JSON
+        """Search; return an answer of all shards. A whole answer may be one of some of them."""
+        _, answer = self.ask("POST", path, body)
+        shards = answer["_shards"]
+        if shards["successful"] < shards["total"]:
+            some = {"reason": f"{shards['successful']} of {shards['total']} shards have answered"}
+            raise self._meaning(_UNAVAILABLE, some)
+        return answer
 
     def _patiently(self, index: str, items: Sequence[Item]) -> list[Told]:
         deadline = time.monotonic() + self._options.timeout_s
