@@ -14,7 +14,7 @@ from onceonly.stores.address import Address, Kind
 from onceonly.stores.opened import folder_of, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from onceonly.stores.port import RewritableStore
 
@@ -109,7 +109,7 @@ def _look(place: Address) -> Address | Problem | list[Address]:
         if identity.FOLDER in names and (is_sparks or _has_log(store)):
             return place
         if is_sparks and store.get("metadata") is not None:
-            return _foreign(place.shown, noted="commits" in names)
+            return _foreign(place.shown, noted=_is_noted(store.list_names("commits/")))
     except OnceonlyError as error:
         return Problem(place.shown, error)
     return [place.below(name) for name in sorted(names) if _is_worth_a_look(name)]
@@ -126,10 +126,14 @@ def _is_worth_a_look(name: str) -> bool:
     return bool(name) and not name.startswith((".", "_"))
 
 
+def _is_noted(names: Iterable[str]) -> bool:
+    return any(name.isdecimal() for name in names)
+
+
 def _has_noted(folder: Path) -> bool:
     """Say whether Spark has noted an epoch there; it makes the folder for them at the start already."""
     try:
-        return any(name.isdecimal() for name in os.listdir(folder / "commits"))  # noqa: PTH208  only names
+        return _is_noted(os.listdir(folder / "commits"))  # noqa: PTH208  only names
     except OSError:
         return False
 
