@@ -12,7 +12,7 @@ from rich.text import Text
 
 from onceonly.model import LinkKind, letters_of, seconds_of
 from onceonly.operations import disk
-from onceonly.operations.states import EpochState, HandleState, meaning
+from onceonly.operations.states import WITH_REASON, EpochState, HandleState, meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,7 +42,6 @@ _STYLES = {
     HandleState.LOST: "red",
     HandleState.TRIED: "yellow",
 }
-_WITH_REASON = {EpochState.ABORTED, EpochState.SKIPPED, EpochState.IN_FLIGHT}
 _MEANS = {
     LinkKind.ABORT: "older runs can write chk-{epoch} no more; the next start goes on there by itself",
     LinkKind.COMMIT: "what chk-{epoch} has lost is still decided; the next start writes it again by itself",
@@ -338,7 +337,7 @@ def _words(state: EpochState, reason: str, pending: int) -> str:
     if state is EpochState.DECIDED:
         return f"decided, {pending} pending" if pending else "decided, no receipt yet"
     said = _SPARK_SAYS.get(state, state.value)
-    return f"{said} ({meaning(reason)})" if reason and state in _WITH_REASON else said
+    return f"{said} ({meaning(reason)})" if reason and state in WITH_REASON else said
 
 
 def _state(state: EpochState | HandleState, words: str = "") -> Text:

@@ -52,6 +52,8 @@ SETTLED: Final = frozenset({EpochState.COMPLETE, EpochState.COMMITTED})
 """Everything that was decided is committed."""
 OWED: Final = frozenset({EpochState.DECIDED, EpochState.REPAIRING})
 """Something is decided and not known to be committed."""
+WITH_REASON: Final = frozenset({EpochState.ABORTED, EpochState.SKIPPED, EpochState.IN_FLIGHT})
+"""The reason of the last link says why it stands so."""
 QUIET: Final = SETTLED | {EpochState.SKIPPED}
 """Nothing is to be done any more."""
 

@@ -109,7 +109,8 @@ class Pages:
 
     def timeline(self, watcher: Watcher, to: int | None) -> str:
         """Return the lanes of a window of epochs."""
-        place, window, found = self._windowed(watcher, to, DRAWN)
+        place, window = self._windowed(watcher, to, DRAWN)
+        found = view(watcher.window(window.first, window.last))
         href = self._href(watcher)
         return self._fill(
             "timeline", "Time line", place, window=window,
@@ -156,7 +157,7 @@ class Pages:
 
     def latency(self, watcher: Watcher, to: int | None) -> str:
         """Return small multiples of a window of epochs."""
-        place, window, _ = self._windowed(watcher, to, MEASURED)
+        place, window = self._windowed(watcher, to, MEASURED)
         found = view(watcher.reported(window.first, window.last))
         return self._fill(
             "latency", "Lag and latency", place, window=window, figures=multiples(found),
@@ -179,11 +180,11 @@ class Pages:
         )
         return [tag("a", found.query, href=href), found.path, found.run, said]
 
-    def _windowed(self, watcher: Watcher, to: int | None, size: int) -> tuple[Place, Window, View]:
+    def _windowed(self, watcher: Watcher, to: int | None, size: int) -> tuple[Place, Window]:
         model = watcher.model()
         place = self._place(watcher, model)
         window = Window.of(watcher.epochs(), to, size)
-        return place, window, view(watcher.window(window.first, window.last))
+        return place, window
 
     def _place(self, watcher: Watcher, model: CheckpointModel) -> Place:
         return Place(

@@ -8,7 +8,7 @@ from onceonly.log import files
 from onceonly.log.identity import FOLDER
 from onceonly.model import Guarantee, LinkKind, seconds_of
 from onceonly.operations.disk import BARRIER, NOTED, put, size
-from onceonly.operations.states import OWED, SETTLED, EpochState, HandleState, meaning
+from onceonly.operations.states import OWED, SETTLED, WITH_REASON, EpochState, HandleState, meaning
 from onceonly.view.telling import by, moment, n, outcomes, took
 from onceonly.view.values import (
     COMMIT,
@@ -42,8 +42,6 @@ _BECAME: Final = {
     HandleState.LOST: (What.LOST, "lost: proven not committed, and fenced"),
     HandleState.TRIED: (What.TRIED, "tried once; whether its rows are visible, the target alone says"),
 }
-
-_WITH_REASON: Final = frozenset({EpochState.ABORTED, EpochState.SKIPPED, EpochState.IN_FLIGHT})
 
 
 class Chapter:
@@ -252,7 +250,7 @@ def words(view: EpochView) -> str:
     if view.state is EpochState.DECIDED:
         pending = n(view.pending, "transaction")
         return f"decided, {pending} in doubt" if view.pending else "decided, no receipt yet"
-    why = meaning(view.reason) if view.state in _WITH_REASON else ""
+    why = meaning(view.reason) if view.state in WITH_REASON else ""
     return f"{view.state.value}: {why}" if why else view.state.value
 
 

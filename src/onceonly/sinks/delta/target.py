@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 
-    from onceonly.families.loaded import Load
+    from onceonly.families.loaded import DataFile, Load
 
 NOTE = "onceonly"
 LOG = "_delta_log"
@@ -239,18 +239,10 @@ def enter(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load], void: 
     """Add one version. Driver. Raises ``ConflictError``, ``UnavailableError``."""
     from deltalake.transaction import AddAction
 
-    partition_by, now_ms = table.metadata().partition_columns, int(time.time() * 1000)
+    now_ms = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [
-        AddAction(
-            path=f"{load.folder}/{file.path}",
-            size=file.bytes,
-            partition_values=dict(zip(partition_by, file.keys, strict=True)),
-            modification_time=now_ms,
-            data_change=True,
-            stats=file.notes,
-        )
-        for load in loads
-        for file in load.files
+        AddAction(**known, modification_time=now_ms, stats=file.notes)
+        for known, file in _files_of(table, loads)
     ]
     note = {"app": app, "epoch": epoch, "attempts": [load.name for load in loads], "void": list(void)}
     _add_version(table, actions, note, {app: epoch})
@@ -260,17 +252,9 @@ def leave_out(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load]) ->
     """Add one version without these files. Operator's. Raises ``ConflictError``, ``UnavailableError``."""
     from deltalake.transaction import RemoveAction
 
-    partition_by, now_ms = table.metadata().partition_columns, int(time.time() * 1000)
+    now_ms = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [
-        RemoveAction(
-            path=f"{load.folder}/{file.path}",
-            size=file.bytes,
-            partition_values=dict(zip(partition_by, file.keys, strict=True)),
-            deletion_timestamp=now_ms,
-            data_change=True,
-        )
-        for load in loads
-        for file in load.files
+        RemoveAction(**known, deletion_timestamp=now_ms) for known, _ in _files_of(table, loads)
     ]
     note = {"app": app, "epoch": epoch, "attempts": [], "void": []}
     _add_version(table, actions, note, {app: epoch, _withdrawn(app): table.version()})
@@ -279,6 +263,16 @@ def leave_out(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load]) ->
 def is_append_only(table: DeltaTable) -> bool:
     """Tell whether nothing may be taken out of a table."""
     return str(table.metadata().configuration.get("delta.appendOnly", "")).lower() == "true"
+
+
+def _files_of(table: DeltaTable, loads: Sequence[Load]) -> Iterator[tuple[dict[str, Any], DataFile]]:
+    """Yield the files of loads, each with what the log says of it in any action."""
+    partition_by = table.metadata().partition_columns
+    for load in loads:
+        for file in load.files:
+            values = dict(zip(partition_by, file.keys, strict=True))
+            path = f"{load.folder}/{file.path}"
+            yield {"path": path, "size": file.bytes, "partition_values": values, "data_change": True}, file
 
 
 def _add_version(
