@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.unit.hdfs_double import HdfsDouble, serve
 from tests.unit.operator_bench import QUERY, QueryCoordinator, Ran, run
+from tests.unit.store_bench import told
 
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
 from onceonly.log.files import VERSION
@@ -61,6 +63,21 @@ def test_a_query_that_is_starting_is_not_taken_for_one_of_another_sink(tmp_path:
     (problem,) = find(str(tmp_path)).problems
     assert "its query is starting, or another sink writes there" in problem.error.what
     assert problem.error.next_step == "look again when the query has begun its first epoch"
+
+
+def test_on_hdfs_as_well_a_query_that_is_starting_is_not_taken_for_one_of_another_sink(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for double in serve(HdfsDouble()):
+        told(monkeypatch, tmp_path / "hdfs.conf", f"spark.hadoop.dfs.namenode.http-address.nn {double.host}")
+        double.files["/cp/metadata"] = json.dumps({"id": "x"}).encode()
+        double.files["/cp/offsets/0"] = b""
+        double.folders |= {"/cp", "/cp/offsets", "/cp/commits"}
+        (problem,) = find("hdfs://nn/cp").problems
+        assert "its query is starting, or another sink writes there" in problem.error.what
+        double.files["/cp/commits/0"] = b""
+        (problem,) = find("hdfs://nn/cp").problems
+        assert problem.error.what.endswith("has no decision log: another sink writes there")
 
 
 @pytest.mark.parametrize("command", ["doctor", "report --out", "stop", "savepoint create"])
