@@ -109,7 +109,8 @@ def _look(place: Address) -> Address | Problem | list[Address]:
         if identity.FOLDER in names and (is_sparks or _has_log(store)):
             return place
         if is_sparks and store.get("metadata") is not None:
-            return _foreign(place.shown, noted=_is_noted(store.list_names("commits/")))
+            noted = (name.rpartition("/")[2] for name in store.list_names("commits/"))
+            return _foreign(place.shown, noted=_is_noted(noted))
     except OnceonlyError as error:
         return Problem(place.shown, error)
     return [place.below(name) for name in sorted(names) if _is_worth_a_look(name)]
