@@ -12,7 +12,7 @@ from onceonly.errors import UnavailableError
 from onceonly_proof.campaign.faults import KillStore, TakeFilesAt
 from onceonly_proof.campaign.kinds import KINDS
 from onceonly_proof.campaign.plan import plan_round
-from onceonly_proof.campaign.stores import STORES, Folders, _Served
+from onceonly_proof.campaign.stores import STORES, Folders, OnHdfs, OnMoto, OnS3, _Served
 from onceonly_proof.campaign.targets import StoredFiles
 from onceonly_proof.cli.verify import _STORES
 
@@ -97,6 +97,14 @@ def test_a_store_dies_only_where_it_has_servers_and_the_rest_of_a_plan_stays(num
     assert [blow for blow in served.blows if blow not in added][: len(first)] == list(without.blows)[
         : len(first)
     ]
+
+
+def test_a_store_that_would_forget_everything_is_not_killed() -> None:
+    rounds = [plan_round(1, number, "files", served=True, dies=False) for number in range(1, 20)]
+    faults = {type(blow.fault) for plan in rounds for blow in plan.blows}
+    assert KillStore not in faults
+    assert TakeFilesAt not in faults, "files are not in a folder either"
+    assert [store.dies for store in (Folders, OnS3, OnMoto, OnHdfs)] == [False, True, False, True]
 
 
 def test_in_a_round_of_each_kind_a_store_dies_once() -> None:

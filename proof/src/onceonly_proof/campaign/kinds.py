@@ -78,8 +78,8 @@ class Kind:
     card, the empty name. Where a connector has none, the kind is not drawn. ``dear`` faults cost a new driver or
     broker, seconds instead of one. ``later`` is for a kind that came when rounds had been recorded: it is drawn from
     numbers of its own and put behind the others, so that a recorded round can still be run again. ``query`` is the only
-    one in which it is drawn, empty for any. ``served`` is for a checkpoint on a store that has servers, ``folder`` for
-    one in a folder, beside which files are in one.
+    one in which it is drawn, empty for any. ``served`` is for a checkpoint on a store whose servers can die, ``folder``
+    for one in a folder, beside which files are in one.
     """
 
     draw: Draw

@@ -68,11 +68,12 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
     each: bool = False,
     query: str = "",
     served: bool = False,
+    dies: bool = True,
 ) -> Plan:
     """Draw a round. ``dear`` takes in the faults that cost seconds instead of one; ``each`` is one of every kind.
 
     ``query`` is drawn, too, where it is not given, for what is exactly once. ``served`` says that the checkpoint is on
-    a store that has servers, which can die.
+    a store that has servers, ``dies`` that these can be killed.
     """
     if not query:
         is_drawn = guarantee is Guarantee.EXACTLY_ONCE
@@ -83,7 +84,7 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         name: kind
         for name, kind in kinds.items()
         if (dear or not kind.dear)
-        and (served or not kind.served)
+        and ((served and dies) or not kind.served)
         and not (served and kind.folder)
         and kind.query in {"", query}
         and kind.points(connector)

@@ -144,6 +144,7 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         each=options.each,
         query=options.query,
         served=options.store != FOLDER,
+        dies=arena.store.dies,
     )
     arena.display.begin(f"round {number}: {connector}, {options.guarantee.value}, {plan.query}")
     wanted = options.crashes - done.crashes if options.crashes else None

@@ -14,6 +14,7 @@ from onceonly.jars.locked import ensure_jars, spark_jars
 from onceonly_proof.campaign.targets import StoredFiles
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.embedded.hdfs import NODES, EmbeddedHdfs
+from onceonly_proof.embedded.moto import EmbeddedMoto
 from onceonly_proof.embedded.s3 import EmbeddedS3
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class CheckpointStore(Protocol):
 
     conf: Mapping[str, str]
     """What a session is told that keeps checkpoints there."""
+    dies: bool
+    """Whether it has servers that may be killed, and come back with what they had."""
 
     def address(self, folder: Path) -> str:
         """Return the ``checkpointLocation`` of the round in a folder."""
@@ -68,6 +71,7 @@ class Folders:
     """Checkpoints in folders of this machine, where they are audited, too."""
 
     conf: Mapping[str, str] = {}
+    dies = False
 
     def address(self, folder: Path) -> str:
         return str(folder / "checkpoint")
@@ -102,6 +106,8 @@ class Folders:
 
 class _Served:
     """Checkpoints on a server, whose files are read by their path below all checkpoints."""
+
+    dies = True
 
     def __init__(
         self, root: str, names: Callable[[str], list[str]], read: Callable[[str], bytes | None]
@@ -169,11 +175,7 @@ class OnS3(_Served):
             lambda path: self._server.names(_BUCKET, f"{_AT}/{path}"),
             lambda name: self._server.read(_BUCKET, f"{_AT}/{name}"),
         )
-        jars = ensure_jars(used_by="store-s3a")
-        self.conf: Mapping[str, str] = {
-            **_hadoop(self._server.hadoop()),
-            "spark.jars": ",".join([spark_jars(), *map(str, jars)]),
-        }
+        self.conf: Mapping[str, str] = _by_s3a(self._server.hadoop())
 
     def _left(self, folder: str) -> list[str]:
         return self._server.uploads(_BUCKET, f"{_AT}/{folder}/")
@@ -183,6 +185,35 @@ class OnS3(_Served):
 
     def start(self) -> None:
         self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class OnMoto(_Served):
+    """Checkpoints on an S3 server of another make, moto's, which has all in memory, so it is not killed."""
+
+    dies = False
+
+    def __init__(self, folder: Path) -> None:
+        self._server = EmbeddedMoto(folder)
+        self._server.start()
+        self._server.make_bucket(_BUCKET)
+        super().__init__(
+            f"s3a://{_BUCKET}/{_AT}",
+            lambda path: self._server.entries(_BUCKET, f"{_AT}/{path}"),
+            lambda name: self._server.read(_BUCKET, f"{_AT}/{name}"),
+        )
+        self.conf: Mapping[str, str] = _by_s3a(self._server.hadoop())
+
+    def _left(self, folder: str) -> list[str]:
+        return self._server.uploads(_BUCKET, f"{_AT}/{folder}/")
+
+    def kill(self, which: float) -> None:
+        """It would forget everything."""
+
+    def start(self) -> None:
+        """It runs."""
 
     def close(self) -> None:
         self._server.close()
@@ -224,9 +255,15 @@ class OnHdfs(_Served):
 STORES: Final[Mapping[str, Callable[[Path], CheckpointStore]]] = {
     FOLDER: lambda _folder: Folders(),
     "s3": OnS3,
+    "moto": OnMoto,
     "hdfs": OnHdfs,
 }
 """By the word for it on the command line and in reports."""
+
+
+def _by_s3a(settings: Mapping[str, str]) -> dict[str, str]:
+    jars = ensure_jars(used_by="store-s3a")
+    return {**_hadoop(settings), "spark.jars": ",".join([spark_jars(), *map(str, jars)])}
 
 
 def _hadoop(settings: Mapping[str, str]) -> dict[str, str]:

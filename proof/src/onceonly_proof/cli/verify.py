@@ -25,7 +25,7 @@ _FOUR = "kafka+postgres+opensearch+delta"
 _STREAMS = ("kinesis",)
 _SINKS = (*_CONNECTORS, *_DATABASES, *_TABLES, *_BY_KEY, _FOUR, *_STREAMS)
 _VISIBLE = ("decided", "early")
-_STORES = ("folder", "s3", "hdfs")
+_STORES = ("folder", "s3", "moto", "hdfs")
 _QUERIES = ("unchanged", "letters", "hdfs", "rocksdb")
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
 
@@ -65,7 +65,8 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 )  # fmt: skip
 @click.option(
     "--checkpoint", type=click.Choice(_STORES), default=_STORES[0], show_default=True,
-    help="Where checkpoints and files are: on an S3 server or an HDFS started for it, whose servers die, too.",
+    help="Where checkpoints and files are: on an S3 server or an HDFS started for it, whose servers die, too; moto's "
+    "S3 does not.",
 )  # fmt: skip
 @click.option(
     "--visible", type=click.Choice(_VISIBLE), default=_VISIBLE[0], show_default=True,

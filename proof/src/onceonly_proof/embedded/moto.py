@@ -19,11 +19,11 @@ from urllib.request import urlopen
 
 from onceonly_proof.embedded.ports import free_ports
 from onceonly_proof.embedded.process import EmbeddedServer
+from onceonly_proof.embedded.s3 import SECRET, client_of, open_uploads, os_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SECRET = "secret-of-a-test"  # noqa: S105  it takes every key
 _READY_S, _POLL_S, _CALL_S = 60.0, 0.1, 10.0
 
 
@@ -55,15 +55,7 @@ class EmbeddedMoto(EmbeddedServer):
     @cached_property
     def client(self) -> Any:  # noqa: ANN401  of boto3, which has no types
         """A client of boto3."""
-        import boto3
-
-        return boto3.session.Session().client(
-            "s3",
-            endpoint_url=self.url,
-            region_name="us-east-1",
-            aws_access_key_id="all",
-            aws_secret_access_key=SECRET,
-        )
+        return client_of(self.url)
 
     def start(self) -> None:
         """Start it and wait until it answers; after a kill it is empty. Idempotent while it runs.
@@ -87,6 +79,31 @@ class EmbeddedMoto(EmbeddedServer):
         """Return the keys of all objects below a folder."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{folder}/")
         return [str(each["Key"]) for page in pages for each in page.get("Contents", ())]
+
+    def entries(self, bucket: str, folder: str) -> list[str]:
+        """Return the names of objects and folders in a folder, these with a slash behind. Raises ``OSError``."""
+        prefix = f"{folder}/"
+        pages = self.client.get_paginator("list_objects_v2")
+        found: list[str] = []
+        with os_errors():
+            for page in pages.paginate(Bucket=bucket, Prefix=prefix, Delimiter="/"):
+                found += [str(each["Prefix"]) for each in page.get("CommonPrefixes", ())]
+                found += [str(each["Key"]) for each in page.get("Contents", ())]
+        # Hadoop's object for the folder itself has no name in it.
+        return [name.removeprefix(prefix) for name in found if name != prefix]
+
+    def read(self, bucket: str, name: str) -> bytes | None:
+        """Read an object; None where there is none. Raises ``OSError``."""
+        with os_errors():
+            try:
+                found: bytes = self.client.get_object(Bucket=bucket, Key=name)["Body"].read()
+            except self.client.exceptions.NoSuchKey:
+                return None
+        return found
+
+    def uploads(self, bucket: str, prefix: str) -> list[str]:
+        """Return the keys of uploads that are neither completed nor ended. Raises ``OSError``."""
+        return open_uploads(self.client, bucket, prefix)
 
     def _answers(self) -> bool:
         try:

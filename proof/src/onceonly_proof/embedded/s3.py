@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -111,18 +112,7 @@ class EmbeddedS3(EmbeddedServer):
 
     def uploads(self, bucket: str, prefix: str) -> list[str]:
         """Return the keys of uploads that are neither completed nor ended. Raises ``OSError``."""
-        import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        client = boto3.client(
-            "s3", endpoint_url=self.url, region_name="us-east-1", aws_access_key_id="all",
-            aws_secret_access_key=SECRET,
-        )  # fmt: skip
-        try:
-            found = client.list_multipart_uploads(Bucket=bucket, Prefix=prefix)
-        except (BotoCoreError, ClientError) as error:
-            raise OSError(type(error).__name__) from error
-        return [str(each["Key"]) for each in found.get("Uploads", ())]
+        return open_uploads(client_of(self.url), bucket, prefix)
 
     @property
     def _files(self) -> str:
@@ -172,6 +162,34 @@ class EmbeddedS3(EmbeddedServer):
             if not found.get("ShouldDisplayLoadMore"):
                 return
             last = found["LastFileName"]
+
+
+def client_of(url: str) -> Any:  # noqa: ANN401  boto3 has no types
+    """Return a client of boto3 for a server on loopback, with the rights of ``all``."""
+    import boto3
+
+    # One of its own: boto3's default session is no other thread's.
+    return boto3.session.Session().client(
+        "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="all", aws_secret_access_key=SECRET
+    )
+
+
+def open_uploads(client: Any, bucket: str, prefix: str) -> list[str]:  # noqa: ANN401  boto3 has no types
+    """Return the keys of uploads below a prefix that are neither completed nor ended. Raises ``OSError``."""
+    with os_errors():
+        found = client.list_multipart_uploads(Bucket=bucket, Prefix=prefix)
+    return [str(each["Key"]) for each in found.get("Uploads", ())]
+
+
+@contextmanager
+def os_errors() -> Iterator[None]:
+    """Raise what boto3 says of a server as ``OSError``."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
 
 
 def _call(request: Request | str) -> bytes:
