@@ -276,11 +276,11 @@ def test_two_who_change_the_books_at_a_time_take_nothing_from_each_other(bench: 
         found = real()
         if not is_between:
             is_between = True
-            two._books.note(_origin(bench, 2), [handles[1].transaction], since=-1)
+            two.books.note(_origin(bench, 2), [handles[1].transaction], since=-1)
         return found
 
     one._target.book = between  # type: ignore[method-assign]
-    one._books.note(_origin(bench, 1), [handles[0].transaction], since=-1)
+    one.books.note(_origin(bench, 1), [handles[0].transaction], since=-1)
     names = {handle.transaction for handle in handles}
     assert bench.sink().known(names) == names
     assert bench.sink().newest("q", "cassandra") == 2

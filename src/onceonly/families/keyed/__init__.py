@@ -5,9 +5,10 @@ wakes up late finds a newer version and loses. Rows wait for the decision as the
 out from the executors at once (*early*).
 """
 
+from onceonly.families.keyed.books import BookedSink
 from onceonly.families.keyed.rows import KeyedRows, Newer
 from onceonly.families.keyed.sink import KeyedSink
 from onceonly.families.keyed.versions import Origin
 
-__all__ = ["KeyedRows", "KeyedSink", "Newer", "Origin"]
+__all__ = ["BookedSink", "KeyedRows", "KeyedSink", "Newer", "Origin"]
 """The names for authors of sinks."""

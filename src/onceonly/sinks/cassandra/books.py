@@ -14,6 +14,7 @@ import msgspec
 
 from onceonly.durable.sealed import decoder
 from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.families.keyed.books import given_up, who
 from onceonly.families.keyed.sink import BOOKS_EPOCHS
 
 if TYPE_CHECKING:
@@ -68,15 +69,12 @@ class Books:
         """See ``KeyedSink.note``."""
 
         def change(state: State) -> int | None:
-            query = state.queries.setdefault(_who(origin.query, origin.sink), Query())
+            query = state.queries.setdefault(who(origin.query, origin.sink), Query())
             if query.newest < since:
                 return query.newest
-            void = sorted(set(names) & set(state.void))
+            void = set(names) & set(state.void)
             if void:
-                raise UnavailableError(
-                    f"{', '.join(void)} was given up while it was applied",
-                    next_step="nothing: it is written again",
-                )
+                raise given_up(void)
             held = query.applied.setdefault(origin.epoch, [])
             held += sorted(set(names) - set(held))
             query.newest = max(query.newest, origin.epoch)
@@ -88,14 +86,14 @@ class Books:
 
     def newest(self, query: str, sink: str) -> int | None:
         """See ``KeyedSink.newest``."""
-        found = self._read()[1].queries.get(_who(query, sink))
+        found = self._read()[1].queries.get(who(query, sink))
         return None if found is None or found.newest < 0 else found.newest
 
     def generation(self, query: str, sink: str, above: int) -> int:
         """See ``KeyedSink.generation``."""
 
         def change(state: State) -> int:
-            own = state.queries.setdefault(_who(query, sink), Query())
+            own = state.queries.setdefault(who(query, sink), Query())
             if own.generation <= above:
                 # The day only helps where the books were lost: what was deleted then lies below, too. No row tells of
                 # that, and ``FIRST`` does not help, as it is in all timestamps alike.
@@ -137,7 +135,3 @@ class Books:
 
 def _applied(state: State) -> set[str]:
     return {name for query in state.queries.values() for names in query.applied.values() for name in names}
-
-
-def _who(query: str, sink: str) -> str:
-    return f"{query}/{sink}"

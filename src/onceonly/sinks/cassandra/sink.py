@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.families import columns
-from onceonly.families.keyed import KeyedSink, Newer
+from onceonly.families.keyed import BookedSink, Newer
 from onceonly.model import Guarantee
 from onceonly.ports import Refused
 from onceonly.sinks.cassandra import types
@@ -17,7 +17,7 @@ from onceonly.sinks.cassandra.target import Target, quoted
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from onceonly.families.keyed import KeyedRows, Origin
+    from onceonly.families.keyed import KeyedRows
     from onceonly.families.keyed.sink import KeyedAttempt
     from onceonly.options import Option
     from onceonly.ports import QueryContext, WriteContext
@@ -33,17 +33,18 @@ ROW_BYTES_MAX = 8 * 1024**2
 """A mutation has at most half a segment of the commit log, 16 MiB by default; a row takes more there than here."""
 
 
-class CassandraSink(KeyedSink):
+class CassandraSink(BookedSink):
     """Rows into a table of Cassandra, exactly once by key."""
 
     name: ClassVar[str] = "cassandra"
     declared: ClassVar[tuple[Option, ...]] = DECLARED
+    books: Books
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._given = CassandraOptions.of(self.options)
         self._target = Target(self._given)
-        self._books = Books(self._target)
+        self.books = Books(self._target)
         self._looks_after = False
 
     def identity(self) -> Mapping[str, str | int]:
@@ -249,24 +250,9 @@ class CassandraSink(KeyedSink):
 
     # --- books ----------------------------------------------------------------------------------------------
 
-    def known(self, names: Collection[str]) -> Collection[str]:
-        return self._books.applied(names)
-
     def void(self, names: Collection[str]) -> Collection[str]:
         self._target.open_books()
-        return self._books.void(names)
-
-    def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
-        return self._books.note(origin, names, since=since)
-
-    def newest(self, query: str, sink: str) -> int | None:
-        return self._books.newest(query, sink)
-
-    def generation(self, query: str, sink: str, *, above: int = 0) -> int:
-        return self._books.generation(query, sink, above)
-
-    def generations(self) -> int:
-        return self._books.generations()
+        return self.books.void(names)
 
     def close(self) -> None:
         self._target.close()

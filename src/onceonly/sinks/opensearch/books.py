@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceonly.errors import UnavailableError
+from onceonly.families.keyed.books import given_up, who
 from onceonly.families.keyed.sink import BOOKS_EPOCHS
 
 if TYPE_CHECKING:
@@ -54,14 +55,14 @@ class Books:
         if (-1 if newest is None else newest) < since:
             return -1 if newest is None else newest
         if self._void(names):
-            raise _given_up(names)
-        who = self._who(origin.query, origin.sink)
+            raise given_up(names)
+        whose = self._who(origin.query, origin.sink)
         # A later epoch stays; names come last, as they alone say that rows were applied.
-        self._target.put(self._index, f"newest:{who}", {"epoch": origin.epoch}, origin.epoch + 1)
+        self._target.put(self._index, f"newest:{whose}", {"epoch": origin.epoch}, origin.epoch + 1)
         for name in names:
-            self._target.create(self._index, name, {"who": who, "epoch": origin.epoch, "applied": True})
+            self._target.create(self._index, name, {"who": whose, "epoch": origin.epoch, "applied": True})
         if self._void(names):
-            raise _given_up(names)
+            raise given_up(names)
         return None
 
     def newest(self, query: str, sink: str) -> int | None:
@@ -100,8 +101,8 @@ class Books:
         newest = self.newest(query, sink)
         if newest is None or newest <= BOOKS_EPOCHS:
             return
-        who = {"term": {"who": self._who(query, sink)}}
-        old = {"bool": {"filter": [who, {"range": {"epoch": {"lt": newest - BOOKS_EPOCHS}}}]}}
+        own = {"term": {"who": self._who(query, sink)}}
+        old = {"bool": {"filter": [own, {"range": {"epoch": {"lt": newest - BOOKS_EPOCHS}}}]}}
         self._target.remove(self._index, old)
 
     @property
@@ -124,11 +125,4 @@ class Books:
         return {name: bool(each["_source"]["applied"]) for name, each in found.items()}
 
     def _who(self, query: str, sink: str) -> str:
-        return f"{self._of}/{query}/{sink}"
-
-
-def _given_up(names: Collection[str]) -> UnavailableError:
-    return UnavailableError(
-        f"{', '.join(sorted(names))} was given up while it was applied",
-        next_step="nothing: it is written again",
-    )
+        return f"{self._of}/{who(query, sink)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from onceonly.errors import ConfigurationError
-from onceonly.families.keyed import KeyedSink, Newer
+from onceonly.families.keyed import BookedSink, Newer
 from onceonly.ports import Refused
 from onceonly.sinks.opensearch import types
 from onceonly.sinks.opensearch.books import Books
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.families.keyed import KeyedRows, Origin
+    from onceonly.families.keyed import KeyedRows
     from onceonly.options import Option
     from onceonly.ports import QueryContext
     from onceonly.sinks.opensearch.clients import Client
@@ -35,18 +35,19 @@ _FIELD = "onceonly"
 _MISSING, _TOO_LARGE = 404, 413
 
 
-class OpenSearchSink(KeyedSink):
+class OpenSearchSink(BookedSink):
     """Rows into an index of OpenSearch, exactly once by key."""
 
     name: ClassVar[str] = "opensearch"
     declared: ClassVar[tuple[Option, ...]] = DECLARED
     client: ClassVar[Callable[[SearchOptions], Client]] = OpenSearchClient
+    books: Books
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._search = SearchOptions.of(self.options, f"the sink {self.name}")
         self._target = Target(self._search, type(self).client)
-        self._books = Books(self._target, index=self._search.books, of=self._search.index)
+        self.books = Books(self._target, index=self._search.books, of=self._search.index)
         self._limited: tuple[str, ...] | None = None
 
     def identity(self) -> Mapping[str, str | int]:
@@ -119,8 +120,8 @@ class OpenSearchSink(KeyedSink):
                 "cluster may take what was committed. Set it to request.", given.index,
             )  # fmt: skip
         self._add_fields(context, mapping.get("properties", {}), str(mapping.get("dynamic", "true")), who)
-        self._books.open()
-        self._books.forget(context.query, context.sink)
+        self.books.open()
+        self.books.forget(context.query, context.sink)
         if self.columns.op is not None:
             self._bury()
 
@@ -151,24 +152,9 @@ class OpenSearchSink(KeyedSink):
 
     # --- books ----------------------------------------------------------------------------------------------
 
-    def known(self, names: Collection[str]) -> Collection[str]:
-        return self._books.applied(names)
-
     def void(self, names: Collection[str]) -> Collection[str]:
-        self._books.open()
-        return self._books.void(names)
-
-    def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
-        return self._books.note(origin, names, since=since)
-
-    def newest(self, query: str, sink: str) -> int | None:
-        return self._books.newest(query, sink)
-
-    def generation(self, query: str, sink: str, *, above: int = 0) -> int:
-        return self._books.generation(query, sink, above)
-
-    def generations(self) -> int:
-        return self._books.generations()
+        self.books.open()
+        return self.books.void(names)
 
     def close(self) -> None:
         self._target.close()

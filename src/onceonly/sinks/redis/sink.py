@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from onceonly.errors import RecordRefusedError, UnavailableError
+from onceonly.errors import RecordRefusedError
 from onceonly.families.keyed import KeyedSink, Newer
+from onceonly.families.keyed.books import given_up, who
 from onceonly.families.keyed.sink import BOOKS_EPOCHS
 from onceonly.ports import Refused
 from onceonly.sinks.redis import scripts, types
@@ -93,23 +94,20 @@ class RedisSink(KeyedSink):
         return self._target.void(list(names))
 
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
-        who = _who(origin.query, origin.sink)
-        word, *more = self._target.note(who, origin.epoch, list(names), since=since, keep=BOOKS_EPOCHS)
+        whose = who(origin.query, origin.sink)
+        word, *more = self._target.note(whose, origin.epoch, list(names), since=since, keep=BOOKS_EPOCHS)
         if word == b"behind":
             return int(more[0])
         if word == scripts.VOID.encode():
-            raise UnavailableError(
-                f"{more[0].decode()} was given up while it was applied",
-                next_step="nothing: it is written again",
-            )
+            raise given_up([more[0].decode()])
         return None
 
     def newest(self, query: str, sink: str) -> int | None:
-        [held] = self._target.noted([f"newest:{_who(query, sink)}"])
+        [held] = self._target.noted([f"newest:{who(query, sink)}"])
         return None if held is None else int(held)
 
     def generation(self, query: str, sink: str, *, above: int = 0) -> int:
-        return self._target.generation(_who(query, sink), above)
+        return self._target.generation(who(query, sink), above)
 
     def generations(self) -> int:
         [held] = self._target.noted(["generation"])
@@ -125,7 +123,3 @@ class RedisSink(KeyedSink):
 def _digits(version: int) -> str:
     """Return a version as scripts compare it: as text."""
     return str(version).zfill(_VERSION_DIGITS)
-
-
-def _who(query: str, sink: str) -> str:
-    return f"{query}/{sink}"
