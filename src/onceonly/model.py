@@ -322,53 +322,6 @@ class Unknown:
 Outcome: TypeAlias = Committed | AlreadyCommitted | RetryLater | Lost | Unknown
 
 
-class Stands(enum.StrEnum):
-    """What a target has of a transaction, as far as it can tell without ending it."""
-
-    OPEN = "open"
-    COMMITTED = "committed"
-    GONE = "gone"
-    """Not committed, and nothing is left that could be."""
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What a target says of a transaction to a person who asks. Nothing is decided by it.
-
-    ``told`` is in a sentence, without its full stop, what the target said; ``blocks`` what others wait for because of
-    it, ``until`` how long it lives; these two are empty where they are not known.
-    """
-
-    stands: Stands
-    told: str
-    blocks: str = ""
-    until: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hanging:
-    """What is open in a target, whoever's it is. ``told`` and ``blocks`` are as those of a ``Standing``.
-
-    ``transaction`` is empty where it has no name that is known, ``query`` where nothing tells whose it is; ``command``
-    is what ends it past onceonly, where that is right.
-    """
-
-    told: str
-    transaction: str = ""
-    query: str = ""
-    blocks: str = ""
-    command: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """What a target holds, as far as it lets somebody look: how many rows, and in sentences what is wrong with it."""
-
-    rows: int
-    wrong: tuple[str, ...] = ()
-
-
 class Mode(enum.StrEnum):
     """What the tasks of an epoch do."""
 

@@ -11,7 +11,8 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka_query import PROPERTIES, Query, wait_for
 
-from onceonly.model import Committed, Handle, Stands
+from onceonly.model import Committed, Handle
+from onceonly.ports.standing import Stands
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:

@@ -24,11 +24,10 @@ from onceonly.model import (
     Handle,
     Lost,
     Outcome,
-    Standing,
-    Stands,
     Unknown,
 )
 from onceonly.ports import Leftover, Option, QueryContext, Refused, TwoPhaseCommitSink, WriteContext
+from onceonly.ports.standing import Standing, Stands
 from onceonly_proof.conformance import SinkConformance
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from tests.unit.loaded_bench import Bench
 
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, TargetBehindError, UnavailableError
-from onceonly.model import AlreadyCommitted, Committed, Held, Lost
+from onceonly.model import AlreadyCommitted, Committed, Lost
+from onceonly.ports.standing import Held
 from onceonly.sinks.delta import DeltaSink, target
 
 if TYPE_CHECKING:

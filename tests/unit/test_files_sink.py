@@ -15,7 +15,8 @@ from tests.unit.files_bench import Files, quick, rows
 
 from onceonly import files
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, WriteFailedError
-from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode, Stands, Unknown
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode, Unknown
+from onceonly.ports.standing import Stands
 from onceonly.sinks.files import prepared as handles
 from onceonly.sinks.files import writer
 from onceonly.sinks.files.staging import placing

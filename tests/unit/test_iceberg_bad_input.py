@@ -11,7 +11,7 @@ from tests.unit import iceberg_bench
 from tests.unit.loaded_bench import Bench
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, SetupError
-from onceonly.model import Held
+from onceonly.ports.standing import Held
 from onceonly.sinks.iceberg import IcebergSink, target
 
 if TYPE_CHECKING:

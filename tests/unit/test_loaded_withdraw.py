@@ -13,7 +13,8 @@ from tests.unit.loaded_bench import Bench
 
 from onceonly.errors import ConfigurationError, TargetBehindError
 from onceonly.families.loaded import Load
-from onceonly.model import AlreadyCommitted, Committed, Stands, Unknown
+from onceonly.model import AlreadyCommitted, Committed, Unknown
+from onceonly.ports.standing import Stands
 from onceonly.sinks import delta, iceberg
 from onceonly.sinks.delta import DeltaSink
 from onceonly.sinks.iceberg import IcebergSink

@@ -22,12 +22,12 @@ from tests.unit import (
 )
 from tests.unit.operator_bench import run
 
-from onceonly.model import Held
 from onceonly.operations import audit as operation
 from onceonly.operations import look
 from onceonly.operations.audit import Word
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.given import Given
+from onceonly.ports.standing import Held
 from onceonly.sinks.files import FilesSink
 from onceonly_proof.conformance.world import World
 

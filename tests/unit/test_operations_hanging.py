@@ -11,7 +11,7 @@ import pytest
 from tests.unit.operator_bench import BOX, QueryCoordinator, here
 
 from onceonly.log.presence import Presence
-from onceonly.model import Hanging
+from onceonly.ports.standing import Hanging
 
 
 @pytest.fixture

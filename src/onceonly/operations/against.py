@@ -12,16 +12,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from onceonly.errors import OnceonlyError, UnavailableError
-from onceonly.model import Lost, Stands, Unknown
+from onceonly.model import Lost, Unknown
 from onceonly.operations import sinks
+from onceonly.ports.standing import Stands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onceonly.coordinator.coordinator import Participant
-    from onceonly.model import Handle, Outcome, Standing
+    from onceonly.model import Handle, Outcome
     from onceonly.operations.checkpoint_model import EpochModel
     from onceonly.ports import Sink
+    from onceonly.ports.standing import Standing
 
 _PAUSE_S = 0.1
 _ENDED = frozenset({Stands.GONE, Stands.COMMITTED})

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from onceonly.errors import OnceonlyError
-from onceonly.model import Guarantee, LinkKind, Stands, handles_of, letters_of
+from onceonly.model import Guarantee, LinkKind, handles_of, letters_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.states import OWED, QUIET, SETTLED
 from onceonly.ports import QueryContext
+from onceonly.ports.standing import Stands
 from onceonly.protocol.deciding import totals
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 from onceonly import offsets
 from onceonly.errors import OnceonlyError
 from onceonly.log import identity, lag_state
-from onceonly.model import LinkKind, Stands, seconds_of
+from onceonly.model import LinkKind, seconds_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.find import the_one
 from onceonly.operations.probes import Health, Sick, asked
+from onceonly.ports.standing import Stands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

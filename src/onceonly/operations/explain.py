@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
 from onceonly.log import files
-from onceonly.model import Guarantee, LinkKind, Stands, seconds_of
+from onceonly.model import Guarantee, LinkKind, seconds_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.states import HandleState, meaning
+from onceonly.ports.standing import Stands
 
 if TYPE_CHECKING:
-    from onceonly.model import Standing
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.operations.states import HandleView
     from onceonly.ports import Leftover
+    from onceonly.ports.standing import Standing
 
 UNKNOWN = "unknown"
 NOTHING = "nothing"

@@ -13,9 +13,9 @@ from onceonly.operations import look, sinks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onceonly.model import Hanging
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
+    from onceonly.ports.standing import Hanging
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from onceonly import background
 from onceonly.coordinator.coordinator import Participant
 from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
-from onceonly.model import LinkKind, SinkUse, Standing, Stands, differing
+from onceonly.model import LinkKind, SinkUse, differing
 from onceonly.ports import QueryContext
+from onceonly.ports.standing import Standing, Stands
 from onceonly.settings.registry import BUILT_IN, load, place_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from onceonly.errors import OnceonlyError
-from onceonly.model import Standing, Stands
 from onceonly.operations import explain
+from onceonly.ports.standing import Standing, Stands
 from onceonly.ui import records
 from onceonly.view import page, style, tables
 from onceonly.view.markup import join, tag

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from onceonly.model import Committed, Handle, Lost, RetryLater, Stands, Unknown
+from onceonly.model import Committed, Handle, Lost, RetryLater, Unknown
+from onceonly.ports.standing import Stands
 from onceonly_proof.conformance.selection import HIDDEN, PROCESSES, REFUSES, TWO_PHASES, needs
 from onceonly_proof.conformance.subject import Subject
 from onceonly_proof.conformance.workload import Workload

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.model import Guarantee, Handle, LinkKind, Stands
+from onceonly.model import Guarantee, Handle, LinkKind
 from onceonly.operations import explain, settle
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.given import Given
+from onceonly.ports.standing import Stands
 from onceonly.protocol.moves import new_link
 from onceonly_proof.conformance import world as worlds
 from onceonly_proof.conformance.selection import TWO_PHASES, needs

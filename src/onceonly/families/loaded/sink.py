@@ -24,15 +24,13 @@ from onceonly.model import (
     Committed,
     Guarantee,
     Handle,
-    Held,
     Lost,
     Mode,
     RetryLater,
-    Standing,
-    Stands,
     Unknown,
 )
 from onceonly.ports import Leftover, TwoPhaseCommitSink
+from onceonly.ports.standing import Held, Standing, Stands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,17 +14,9 @@ from onceonly.families.staged.area import StagedAttempt
 from onceonly.families.staged.files import StagingFolder
 from onceonly.families.staged.names import epoch_of
 from onceonly.families.staged.stored import StagingStore
-from onceonly.model import (
-    AlreadyCommitted,
-    Capabilities,
-    Committed,
-    Guarantee,
-    Handle,
-    Lost,
-    Standing,
-    Stands,
-)
+from onceonly.model import AlreadyCommitted, Capabilities, Committed, Guarantee, Handle, Lost
 from onceonly.ports import Leftover, Option, TwoPhaseCommitSink
+from onceonly.ports.standing import Standing, Stands
 from onceonly.stores.address import parse
 from onceonly.stores.opened import address_of, folder_of, open_store
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceonly.model import Held
+from onceonly.ports.standing import Held
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.reading import manifest_folders
 from onceonly.sinks.files.prepared import Prepared

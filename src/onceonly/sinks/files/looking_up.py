@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceonly.model import Standing, Stands
+from onceonly.ports.standing import Standing, Stands
 from onceonly.sinks.files.committer import another
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.prepared import Prepared

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.model import Held, Standing
     from onceonly.ports import Refused
+    from onceonly.ports.standing import Held, Standing
     from onceonly.sinks.files.objects import ObjectFiles
     from onceonly.sinks.files.store import Store
     from onceonly.sinks.files.targets.port import Target

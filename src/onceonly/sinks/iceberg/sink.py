@@ -11,7 +11,7 @@ from onceonly.families.loaded import Books, Load, LoadedSink, withdrawing
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.types import choose, schema_of
-from onceonly.model import Held
+from onceonly.ports.standing import Held
 from onceonly.sinks.iceberg import target
 from onceonly.sinks.iceberg.options import DECLARED, split
 from onceonly.sinks.iceberg.types import IcebergLayout, arrow_of

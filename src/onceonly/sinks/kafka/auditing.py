@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import UnavailableError
-from onceonly.model import Held
+from onceonly.ports.standing import Held
 from onceonly.sinks.kafka import standing
 from onceonly.sinks.kafka.committer import require_cluster
 from onceonly.sinks.kafka.prepared import Prepared, read_places

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import UnavailableError
-from onceonly.model import Standing, Stands
+from onceonly.ports.standing import Standing, Stands
 from onceonly.sinks.kafka import marker, standing
 from onceonly.sinks.kafka.committer import require_cluster
 from onceonly.sinks.kafka.prepared import Prepared

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.model import Hanging, Held, Standing
     from onceonly.options import Option
     from onceonly.ports import Refused
+    from onceonly.ports.standing import Hanging, Held, Standing
 
 _CONNECT_S = 10.0
 # From the look at what is prepared to its commit: a decision in the log, and what is before it in the queue.

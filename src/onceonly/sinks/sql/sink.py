@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.names import epoch_of
-from onceonly.model import Held
+from onceonly.ports.standing import Held
 from onceonly.sinks.sql import past
 from onceonly.sinks.sql.options import DECLARED, SqlOptions
 from onceonly.sinks.sql.refusals import refused
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from onceonly.families.staged import StagedRows
     from onceonly.families.staged.area import StagedAttempt
-    from onceonly.model import Capabilities, Handle, Outcome, Standing
+    from onceonly.model import Capabilities, Handle, Outcome
     from onceonly.ports import Leftover, Option, QueryContext, Refused, WriteContext
+    from onceonly.ports.standing import Standing
     from onceonly.sinks.sql.books import Books
 
 _DIVERT = (

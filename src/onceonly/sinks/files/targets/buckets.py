@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from onceonly import background
 from onceonly.errors import OnceonlyError, UnavailableError
-from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome, Stands
+from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome
 from onceonly.ports import Leftover
+from onceonly.ports.standing import Stands
 from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.committer import not_mounted
 from onceonly.sinks.files.manifests.ledger import Ledger

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, BinaryIO
 
-from onceonly.model import AlreadyCommitted, Committed, Outcome, Stands
+from onceonly.model import AlreadyCommitted, Committed, Outcome
+from onceonly.ports.standing import Stands
 from onceonly.sinks.files.paths import staging_folder
 from onceonly.sinks.files.staging import leftovers, placing, probing
 from onceonly.sinks.files.staging.staged import committing, staged_name

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from onceonly.model import Handle, Outcome, Stands
+    from onceonly.model import Handle, Outcome
     from onceonly.ports import Leftover, QueryContext
+    from onceonly.ports.standing import Stands
     from onceonly.sinks.files.manifests.manifest import DataFile
     from onceonly.sinks.files.prepared import Prepared, Upload
     from onceonly.sinks.files.store import Files

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from onceonly.model import Hanging
+from onceonly.ports.standing import Hanging
 from onceonly.sinks.kafka import committer, marker, standing
 
 if TYPE_CHECKING:
