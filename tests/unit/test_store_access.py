@@ -10,12 +10,14 @@ import pytest
 
 from onceonly.errors import ConfigurationError, SetupError
 from onceonly.spark.hadoop import read
-from onceonly.stores.access import Access, Hadoop
+from onceonly.stores.access import Hadoop
 from onceonly.stores.address import parse
 from onceonly.stores.profiles import profile
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onceonly.stores.logins.common import Access
 
 S3 = "s3a://bucket/chk"
 AZURE = "abfss://data@acc.dfs.core.windows.net/chk"

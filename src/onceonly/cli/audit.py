@@ -57,7 +57,8 @@ def audit(  # noqa: PLR0913  one parameter for each option
             "problems": report.problems(problems),
         })  # fmt: skip
     else:
-        parts = ((render.header(audited.model), render.findings(audited.findings)) for _, audited in found)
-        shared.show(*shared.blocks([part for pair in parts for part in pair]))
+        shared.show_each(
+            [render.header(audited.model), render.findings(audited.findings)] for _, audited in found
+        )
     differs = any(audited.differs for _, audited in found)
     return max(shared.report(problems, others=bool(found)), shared.EXIT_ANOMALY if differs else 0)

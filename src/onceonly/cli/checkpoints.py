@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -57,10 +57,7 @@ def list_(path: str, *, limit: int, everything: bool, as_json: bool) -> int:
             "problems": report.problems(problems),
         })  # fmt: skip
     elif found:
-        parts: list[Any] = []
-        for _, model in found:
-            parts += [render.header(model), render.epochs(model)]
-        shared.show(*shared.blocks(parts))
+        shared.show_each([render.header(model), render.epochs(model)] for _, model in found)
     moved = any(model.is_moved for _, model in found)
     return max(shared.report(problems, others=bool(found)), shared.EXIT_ANOMALY if moved else 0)
 
@@ -85,10 +82,7 @@ def show(name: str, path: str, *, as_json: bool) -> int:
             "problems": report.problems(problems),
         })  # fmt: skip
     elif found:
-        parts: list[Any] = []
-        for _, model in found:
-            parts += [render.header(model), render.detail(model)]
-        shared.show(*shared.blocks(parts))
+        shared.show_each([render.header(model), render.detail(model)] for _, model in found)
     if found:
         # Of several queries, one may not have come as far.
         problems = tuple(item for item in problems if not isinstance(item.error, ConfigurationError))

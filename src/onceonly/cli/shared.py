@@ -191,3 +191,8 @@ def blocks(parts: Sequence[RenderableType]) -> list[RenderableType]:
     for part in parts:
         found += [Text(), part] if found else [part]
     return found
+
+
+def show_each(groups: Iterable[Sequence[RenderableType]]) -> None:
+    """Print groups of parts one below the other, with an empty line between parts."""
+    show(*blocks([part for group in groups for part in group]))

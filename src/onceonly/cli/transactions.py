@@ -92,11 +92,14 @@ def list_(  # noqa: PLR0913  one parameter for each option
             "problems": report.problems(problems),
         })  # fmt: skip
     elif found:
-        parts: list[Any] = []
-        for _, model in found:
-            parts += [render.header(model), render.transactions(shown(model))]
-            parts += [] if model.open_outside is None else [render.opened(model.open_outside)]
-        shared.show(*shared.blocks(parts))
+        shared.show_each(
+            [
+                render.header(model),
+                render.transactions(shown(model)),
+                *([] if model.open_outside is None else [render.opened(model.open_outside)]),
+            ]
+            for _, model in found
+        )
     stuck = any(model.run.alive is not True and (model.open_outside or model.in_doubt) for _, model in found)
     return max(shared.report(problems, others=bool(found)), shared.EXIT_ANOMALY if stuck else 0)
 
@@ -384,5 +387,4 @@ def _show(results: list[tuple[Checkpoint, Result]]) -> None:
     """Show what was done, below how each query stands now."""
     from onceonly.operations import look, render
 
-    parts = ((render.header(look.unsettled(each)), render.done(result)) for each, result in results)
-    shared.show(*shared.blocks([part for pair in parts for part in pair]))
+    shared.show_each([render.header(look.unsettled(each)), render.done(result)] for each, result in results)

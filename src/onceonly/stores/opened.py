@@ -13,13 +13,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import SetupError
-from onceonly.stores.access import Access, Hadoop
+from onceonly.stores.access import Hadoop
 from onceonly.stores.address import Address, Kind, parse
 from onceonly.stores.folder import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onceonly.stores.logins.common import Access
     from onceonly.stores.port import RewritableStore
     from onceonly.stores.uploads import S3Uploads
 

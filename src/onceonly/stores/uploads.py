@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from onceonly.errors import OnceonlyError
-    from onceonly.stores.access import Access
     from onceonly.stores.address import Address
+    from onceonly.stores.logins.common import Access
 
 TOKEN: Final = "onceonly"  # noqa: S105  the name of a header
 """The name of the metadata that say whose an object is."""

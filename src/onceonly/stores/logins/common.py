@@ -1,0 +1,67 @@
+"""What logins of all stores have in common. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceonly.stores.access import Hadoop
+
+TRUE = frozenset({"true", "yes", "1"})
+MACHINE = "leave it out where the machine itself has credentials (environment, profile, role)"
+"""The next step where what a job gave cannot be taken over."""
+_STORES_OF_SECRETS = "hadoop.security.credential.provider.path"
+_KEY_STORE = re.compile(r"(?:local)?(?:jceks|bcfks):")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What ``obstore`` is told of a store: its configuration, its HTTP client's, and keys. It holds secrets.
+
+    ``keys`` are access key, secret key and session token (or nothing) of S3: the environment has no say beside them.
+    ``machine`` says that the job gave no credentials, so that the machine's are used.
+    """
+
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    keys: tuple[str, str, str] | None = field(default=None, repr=False)
+    machine: bool = True
+
+
+def proxy(host: str, port: str, user: str, password: str) -> dict[str, Any]:
+    """Return what an HTTP client is told of a proxy, nothing where there is none."""
+    if not host:
+        return {}
+    url = host if "://" in host else f"http://{host}"
+    login = f"{user}:{password}@" if user else ""
+    scheme, _, rest = url.partition("://")
+    return {"proxy_url": f"{scheme}://{login}{rest}{':' + port if port else ''}"}
+
+
+def refuse_stores_of_secrets(hadoop: Hadoop, own: str, wanted: str) -> None:
+    """Refuse a store of secrets that only Java reads, where what it would hold is given nowhere else."""
+    for name in (own, _STORES_OF_SECRETS) if own else (_STORES_OF_SECRETS,):
+        paths = [each for each in hadoop.get(name).split(",") if _KEY_STORE.match(each.strip())]
+        if paths:
+            raise ConfigurationError(
+                f"{name} names {paths[0].strip()}, a store of secrets that only Java can read, and {wanted} is given "
+                "nowhere else",
+                next_step=f"give the session {wanted} itself (spark.hadoop.{wanted}, from the environment of the "
+                f"program that builds it); or {MACHINE}",
+            )
+
+
+def foreign_class(option: str, name: str) -> ConfigurationError:
+    """Return the refusal of an option that names a class of Java's."""
+    return unknown(option, f"and {name} is a class of Java's, which Python cannot ask", MACHINE)
+
+
+def unknown(option: str, why: str, next_step: str) -> ConfigurationError:
+    """Return the refusal of an option that cannot be taken over."""
+    return ConfigurationError(f"the checkpoint's store is reached by {option}, {why}", next_step=next_step)
