@@ -21,6 +21,7 @@ from onceonly.sinks.files.options import DECLARED
 from onceonly.sinks.kafka.options import OWN_OPTIONS
 from onceonly.sinks.kafka.producer_options import Use, told
 from onceonly.spark.configure import SETTINGS
+from onceonly.telemetry.figures import families
 from onceonly_proof.auditor.anomalies import ALLOWED, Anomaly
 from onceonly_proof.campaign import matrix, page
 
@@ -161,6 +162,17 @@ class Options(Table):
             yield f"`{each.name}`", each.doc, "required" if each.required else default
 
 
+class Metrics(Table):
+    """The metrics of a query."""
+
+    head = "| metric | kind | meaning |\n|---|---|---|"
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield them in the order in which they are served."""
+        for each in families(()):
+            yield f"`{each.name}`", each.kind, each.help
+
+
 class Promises(SphinxDirective):
     """What a query promises from end to end, by source and sink."""
 
@@ -218,6 +230,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("onceonly-kafka-options", KafkaOptions)
     app.add_directive("onceonly-files-options", FilesOptions)
     app.add_directive("onceonly-options", Options)
+    app.add_directive("onceonly-metrics", Metrics)
     app.add_directive("onceonly-promises", Promises)
     app.add_directive("onceonly-mutants", Mutants)
     app.add_directive("onceonly-proof", Proof)
