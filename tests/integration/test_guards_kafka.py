@@ -109,6 +109,28 @@ def test_a_topic_that_ends_before_the_checkpoint_does_is_named(topic: Topic) -> 
     assert f"{topic.name} partition 0 ends at 5, and chk-7 at 9" in found[0].what
 
 
+def test_what_follows_a_savepoint_is_seen_to_be_there(topic: Topic) -> None:
+    source = Source(KAFKA, {"kafka.bootstrap.servers": topic.kafka.bootstrap_servers})
+    topic.feed(20)
+    topic.look(0, 20)
+
+    def gone(at: int) -> str:
+        found = guard.gone_since(source, {topic.name: {0: at}}, topic.known, epoch=7)
+        return "; ".join(each.what for each in found)
+
+    assert gone(5) == ""
+    admin = topic.kafka.admin()
+    admin.delete_records([TopicPartition(topic.name, 0, 12)])[TopicPartition(topic.name, 0)].result(30)
+    assert gone(12) == ""
+    assert f"{topic.name} partition 0 begins at 12, and chk-7 ends at 11" in gone(11)
+    assert f"{topic.name} partition 0 ends at 20, and chk-7 at 21" in gone(21)
+    topic.delete()
+    assert "is not there" in gone(12)
+    topic.make()
+    topic.feed(30)
+    assert "is another one than the checkpoint stands on" in gone(12)
+
+
 @pytest.mark.parametrize("ending", ["open", "aborted"])
 def test_a_source_that_reads_rows_of_aborted_transactions_is_told_so(topic: Topic, ending: str) -> None:
     producer = Producer({"bootstrap.servers": topic.kafka.bootstrap_servers, "transactional.id": topic.name})

@@ -201,6 +201,7 @@ def test_what_retention_took_stops_the_query_and_says_what_is_gone(
     for work in (
         lambda: Planner(told).following(start),
         lambda: Planner(told).following(end),
+        lambda: Planner(told).require_kept(end),
         lambda: planner.shares(start, end),
         lambda: texts(told, start, end),
     ):
@@ -226,6 +227,8 @@ def test_a_stream_that_was_made_anew_stops_the_query(rabbit: EmbeddedRabbit, cou
     for life in (planner, Planner(told)):
         with pytest.raises(SourceChangedError, match="was deleted and made anew"):
             life.following(end)
+        with pytest.raises(SourceChangedError, match="was deleted and made anew"):
+            life.require_kept(end)
     if count > 10:
         with pytest.raises(SourceChangedError, match="was deleted and made anew"):
             texts(told, start, end)

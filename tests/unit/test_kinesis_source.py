@@ -261,6 +261,37 @@ def test_old_ranges_are_deleted_and_those_of_a_replay_stay(tmp_path: Path) -> No
 
 
 # -------------------------------------------------------------------------------------------- shards
+def test_a_place_whose_range_was_deleted_since_is_refused_and_no_row_is_read_twice(tmp_path: Path) -> None:
+    """As that of an older savepoint: without its range, nobody knows where its epoch ended."""
+    stream = Stream()
+    query = Query(stream, tmp_path)
+    fill(stream, range(5))
+    query.epoch()
+    older = query.offset
+    query.planner.require_kept(older)
+    fill(stream, range(5, 10))
+    query.epoch()
+    Ranges.at(query.options.ranges, older.reader).forget(older.number + 1)
+    query.live()  # which remembers nothing
+    for look in (query.planner.require_kept, query.planner.following):
+        with pytest.raises(
+            SourceChangedError, match="where epoch 1 of the source kinesis ended is not known"
+        ):
+            look(older)
+
+
+def test_what_follows_a_place_is_seen_to_be_kept(tmp_path: Path) -> None:
+    stream = Stream()
+    query = Query(stream, tmp_path)
+    fill(stream, range(5))
+    query.epoch()
+    fill(stream, range(5, 10))
+    query.planner.require_kept(query.offset)
+    next(iter(stream.shards.values())).trimmed = 7
+    with pytest.raises(SourceChangedError, match="up to which was read, is gone"):
+        query.planner.require_kept(query.offset)
+
+
 def test_children_follow_their_parents(tmp_path: Path) -> None:
     stream = Stream(shards=2)
     query = Query(stream, tmp_path, tasks="3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,6 @@ from onceonly.cli import shared, targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from onceonly.operations.restoring import Made
 
@@ -158,25 +158,33 @@ _to = click.option(
 @click.option(
     "--force", is_flag=True, help="Go on beside a run that is alive, or may be: it ends as superseded."
 )
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME=VALUE",
+    help="An option of the query's source, which says how it is reached: it is seen whether it has what is read again.",
+)  # fmt: skip
+@click.option(
+    "--source-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of lines NAME=VALUE, as for --source, for what should not be on a command line.",
+)  # fmt: skip
 @targets.sink_options
 @shared.hadoop_option
 @shared.yes_option
 @shared.json_option
 def restore(  # noqa: PLR0913  one parameter for each option
-    place: str, to: str, *, output: str | None, force: bool, classes: tuple[str, ...], options: tuple[str, ...],
-    options_file: Path | None, yes: bool, as_json: bool,
+    place: str, to: str, *, output: str | None, force: bool, sources: tuple[str, ...], source_file: Path | None,
+    classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None, yes: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Make CHECKPOINT from a savepoint: the same job, at an earlier point. The former one does not go on.
 
     Where output was decided after the savepoint, it refuses and says what stands where.
     """
-    from onceonly.operations import restoring
+    from onceonly.operations import restoring, sources_left
 
     given = targets.given(options, options_file, classes, yes=yes)
+    reached = sources_left.given(sources, source_file)
+    wanted = restoring.Output(output) if output else None
     with progress("restored") as told:
-        made = restoring.restore(
-            place, to, given, output=restoring.Output(output) if output else None, force=force, told=told
-        )
+        made = restoring.restore(place, to, given, output=wanted, sources=reached, force=force, told=told)
     return _made(made, as_json=as_json)
 
 

@@ -112,6 +112,38 @@ def look(
     return {name: topic.id for name, topic in topics.items() if topic is not None}, findings
 
 
+def gone_since(
+    source: Source, at: Offsets, known: Mapping[str, tuple[str, ...]], *, epoch: int
+) -> list[Finding]:
+    """Say why what follows the end of an epoch cannot be read again: topics made anew, and rows that are gone.
+
+    Operator's process; a few requests. Raises as ``look``.
+    """
+    from onceonly.sinks.kafka.wire.requests import EARLIEST, LATEST
+
+    of_cluster = {name: text for name, text in source.options.items() if name.startswith("kafka.")}
+    standing = Standing(at)
+    with closing(Admin(KafkaOptions.parse(of_cluster))) as admin:
+        topics = admin.patiently(PATIENCE_S, "topics of the source", lambda: _topics(admin, at))
+        findings = [*_made_anew(standing, topics, known, epoch)]
+        there = {name: topic for name, topic in topics.items() if topic is not None}
+        earliest, latest = (
+            admin.patiently(PATIENCE_S, "offsets of the source", _asking(admin, there, standing, timestamp))
+            for timestamp in (EARLIEST, LATEST)
+        )
+    gone = [
+        f"{topic} partition {partition} begins at {first}, and chk-{epoch} ends at {at[topic][partition]}"
+        for topic, partitions in earliest.items()
+        for partition, first in partitions.items()
+        if first > at[topic][partition]
+    ]
+    if gone:
+        what = f"Retention has passed: {some_of(gone)}"
+        findings.append(Finding(what, next_step="take a newer savepoint", stops=True))
+    # Of a topic made anew it is told already.
+    return findings or [*_cut_off(standing, latest, epoch)]
+
+
 def _topics(admin: Admin, ends: Offsets) -> dict[str, _Topic | None]:
     """Ask for the ids and leaders of topics, None for one that is not there."""
     from onceonly.sinks.kafka.wire.requests import metadata

@@ -12,20 +12,24 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from onceonly.checkpoint.files import files_of
 from onceonly.errors import ConfigurationError, OnceonlyError
-from onceonly.operations import former, withdrawing
+from onceonly.guards import known
+from onceonly.operations import former, sources_left, withdrawing
 from onceonly.operations.inputs_left import missing_inputs
 from onceonly.savepoints import place, starting
 from onceonly.savepoints.copying import unheard
+from onceonly.savepoints.manifest import FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.former import After
     from onceonly.operations.given import Given
     from onceonly.savepoints.copying import Told
     from onceonly.savepoints.manifest import Savepoint
+    from onceonly.stores.address import Address
 
 
 class Output(enum.StrEnum):
@@ -54,13 +58,15 @@ def restore(
     given: Given,
     *,
     output: Output | None = None,
+    sources: Mapping[str, str] | None = None,
     force: bool = False,
     told: Told = unheard,
 ) -> Made:
     """Make the checkpoint of a query that goes on after a savepoint's epoch. Operator's process; idempotent.
 
-    ``force`` goes on beside a run that lives, which the claim ends. Raises ``ConfigurationError`` where the place is
-    not empty, a run is alive, or output was decided after the savepoint and nobody says what is to become of it;
+    ``sources`` are options that say how the query's sources are reached. ``force`` goes on beside a run that lives,
+    which the claim ends. Raises ``ConfigurationError`` where the place is not empty, a run is alive, a source has not
+    what is read again, or output was decided after the savepoint and nobody says what is to become of it;
     ``InDoubtError``, ``LogError``, ``UnavailableError``.
     """
     address, savepoint = place.the_one(source)
@@ -73,8 +79,9 @@ def restore(
         _refuse_missing(newest, savepoint)
         if output is Output.WITHDRAW:
             withdrawing.refuse_unless_taken_back(after, savepoint, given)
+    unasked = _refuse_gone(address, savepoint, sources or {})
     begun = starting.begin(savepoint, to, anew=output is Output.AGAIN and (bool(after) or not is_there))
-    made = Made(savepoint=savepoint, path=to, query=begun.query, anew=begun.anew)
+    made = Made(savepoint=savepoint, path=to, query=begun.query, anew=begun.anew, told=unasked)
     if newest is None:
         made.told.append(
             f"nothing is left of the query at {savepoint.home}, so nobody could tell what it has decided since "
@@ -148,6 +155,13 @@ def _refuse_missing(newest: Checkpoint, savepoint: Savepoint) -> None:
             "rows would be lost",
             next_step="put them back where they were, or take a newer savepoint",
         )
+
+
+def _refuse_gone(at: Address, savepoint: Savepoint, sources: Mapping[str, str]) -> list[str]:
+    """See that sources have what is read again, which are those that the savepoint knew; say which nobody could ask."""
+    noted = known.read(files_of(at.below(FILES.rstrip("/")).location))
+    topics = noted.topics if noted is not None else {}
+    return sources_left.refuse_missing(savepoint.barrier, sources, topics, epoch=savepoint.epoch)
 
 
 def _sweep(original: Checkpoint, given: Given, made: Made) -> None:

@@ -42,6 +42,25 @@ class Position(msgspec.Struct, frozen=True):
         return found
 
 
+def require_kept(journal: Journal, position: Position) -> None:
+    """See that a journal keeps all that follows a position. Any process; only looks. Raises ``JournalError``."""
+    identity = journal.identity()
+    if identity is None or identity.journal != position.journal:
+        there = "there is none" if identity is None else "it was made anew"
+        raise JournalError(
+            f"the journal {journal.where} is not the one that the query has read: {there}",
+            next_step="name the journal that this query read before, or bring it back",
+        )
+    kept = journal.numbers(SEGMENTS)
+    first = kept[0] if kept else max(journal.numbers(FOLDS), default=0) + 1
+    if first > position.segment + 1:
+        raise JournalError(
+            f"the journal {journal.where} keeps no segments before {first}, and the query goes on after "
+            f"{position.segment}: what was read was deleted",
+            next_step="take a newer savepoint; with a journal, only the newest one helps",
+        )
+
+
 class Reader:
     """The one query that reads a journal. Driver; one thread.
 

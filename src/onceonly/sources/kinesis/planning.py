@@ -78,6 +78,21 @@ class Planner:
             behind={f"start/{name}": end.behind_ms for name, end in self._ends[1].items() if name in start},
         )
 
+    def require_kept(self, offset: Offset) -> None:
+        """See that the stream keeps what follows an epoch. Any process; only looks. Raises ``SourceChangedError``."""
+        self._require(offset)
+        ranges = self._ranges(offset)
+        for group, names in enumerate(offset.groups):
+            found = ranges.get(offset.number, group)
+            if found is None:
+                ranges.require_not_passed(offset.number)
+            ends = found.ends if found is not None else {}
+            for name in names:
+                if name not in ends or not ends[name].is_closed:
+                    Shard(
+                        self._stream, name, ends[name].position if name in ends else offset.start[name]
+                    ).read(1)
+
     def nexts(self, offset: Offset) -> dict[str, str]:
         """Return iterators that save the tasks of an epoch a request, by shard."""
         number, ends = self._ends
@@ -176,6 +191,7 @@ class Planner:
             start = {name: offset.start[name] for name in names}
             found = ranges.get(offset.number, group)
             if found is None:
+                ranges.require_not_passed(offset.number)
                 nothing = Range(start=start, ends={name: End(position=start[name]) for name in names})
                 found = ranges.fix(offset.number, group, nothing)
             ends |= found.ends

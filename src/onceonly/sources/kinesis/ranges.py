@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping  # noqa: TC003  msgspec reads it
+from collections.abc import Iterable, Iterator, Mapping  # noqa: TC003  msgspec reads it
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -93,10 +93,30 @@ class Ranges:
 
     def forget(self, before: int) -> None:
         """Delete ranges of older epochs. Driver, idempotent. Raises ``UnavailableError``."""
+        for name, number in self._numbers():
+            if number < before:
+                self._store.delete(name)
+
+    def require_not_passed(self, number: int) -> None:
+        """See that an epoch without a range is the newest: of an older one it was there, and its end is not known.
+
+        Raises ``SourceChangedError``.
+        """
+        newest = max((each for _, each in self._numbers()), default=number)
+        if newest > number:
+            raise SourceChangedError(
+                f"where epoch {number} of the source kinesis ended is not known any more: its range at "
+                f"{self._store.where(self._reader)} is gone, and those of up to epoch {newest} are there, as the query "
+                f"has gone on since; the ranges of the newest {KEPT} epochs are kept",
+                next_step="go back to a newer savepoint or checkpoint; or start on a new checkpoint, with "
+                "startingPosition at a time before",
+            )
+
+    def _numbers(self) -> Iterator[tuple[str, int]]:
         for name in self._store.list_names(f"{self._reader}/"):
             number = name.rpartition("/")[2].partition(".")[0]
-            if number.isdecimal() and int(number) < before:
-                self._store.delete(name)
+            if number.isdecimal():
+                yield name, int(number)
 
     def _read(self, name: str, data: bytes) -> Range:
         return decoder(Range).decode(_FORMAT.unseal(data, kind=_KIND, where=self._store.where(name)))

@@ -77,7 +77,7 @@ class Planner:
 
     def shares(self, start: Position, end: Position) -> list[tuple[Position, Position]]:
         """Cut what lies between two places into neighbouring shares, one a task. Raises a typed error."""
-        self._stream.ask(lambda: self._require(start).close())
+        self.require_kept(start)
         count = max(1, min(self._options.tasks, end.offset - start.next + 1))
         found, first = [], start
         for part in range(1, count):
@@ -86,6 +86,10 @@ class Planner:
                 found.append((first, cut))
                 first = cut
         return [*found, (first, end)]
+
+    def require_kept(self, start: Position) -> None:
+        """See that a place is there, and the stream the same. Any process. Raises a typed error."""
+        self._stream.ask(lambda: self._require(start).close())
 
     def close(self) -> None:
         """Drop the connection. Idempotent."""
