@@ -60,7 +60,9 @@ def test_what_is_decided_is_committed_and_what_is_not_is_aborted(coordinator: Qu
     after = run("transactions", "list", coordinator.path, "--ask")
     assert (after.returncode, "nothing is pending" in after.stdout) == (0, True)
     again = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
-    assert (again.returncode, "nothing was open" in again.stdout) == (0, True)
+    assert (again.returncode, "nothing to do: chk-2" in again.stderr) == (0, True)
+    assert len(coordinator.log.chain(3)) == 1  # and no claim is put
+    assert len(ActionFiles(log_store(str(coordinator.path))).newest()) == 1
     older = run("transactions", "commit", "chk-1", coordinator.path, "--yes")
     assert (older.returncode, "nothing to do: chk-1" in older.stderr) == (0, True)
 

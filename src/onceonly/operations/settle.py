@@ -29,7 +29,7 @@ from onceonly.operations import against, look, sinks
 from onceonly.operations.states import OWED, SETTLED, EpochState, HandleState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from onceonly.coordinator.coordinator import Participant
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
@@ -160,17 +160,21 @@ def prepare(checkpoint: Checkpoint, order: Order, given: Given, *, force: bool) 
     refuse_if_unfit(checkpoint)
     model = look.epoch(checkpoint, number, sizes=False)
     errand = Errand(model=model, epoch=model.epoch, order=replace(order, epoch=number))
-    # Of the newest one, somebody may have been killed before all was swept: then it is done again.
+    return replace(errand, is_done=_refuse_or_done(errand, lambda: _is_swept(checkpoint, number, given)))
+
+
+def _is_swept(checkpoint: Checkpoint, number: int, given: Given) -> bool:
+    """Say whether nothing is open that a committed epoch has left: of the newest, somebody may have died in between."""
     went_on = any(link.epoch > number and link.kind is not LinkKind.ABORT for link in sinks.links(checkpoint))
-    return replace(errand, is_done=_refuse_or_done(errand, went_on=went_on))
+    return went_on or not sinks.open_outside(checkpoint, given)
 
 
-def _refuse_or_done(errand: Errand, *, went_on: bool) -> bool:
-    """See whether the order is in line with the log; say whether nothing is left to do, as the query ``went_on``."""
+def _refuse_or_done(errand: Errand, is_swept: Callable[[], bool]) -> bool:
+    """See whether the order is in line with the log; say whether nothing is left to do."""
     view, order = errand.epoch.view, errand.order
     if view.state in SETTLED:
         if order.verb is Verb.COMMIT:
-            return went_on
+            return is_swept()
         raise ConfigurationError(
             f"{view.name} is committed: its rows are visible, and no command takes them back",
             next_step="nothing was changed",
