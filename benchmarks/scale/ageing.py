@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from benchmarks.scale import samples
 from onceonly.coordinator.query import QueryCoordinator
-from onceonly.executor.slot import Ballot
+from onceonly.executor.ballot import Ballot
 from onceonly.log import folding
 from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.model import Capabilities, Committed, Guarantee, Handle, Mode, Outcome, Plan, Vote

@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from onceonly.coordinator.query import QueryCoordinator
-from onceonly.executor.slot import Ballot
+from onceonly.executor.ballot import Ballot
 from onceonly.model import Guarantee, Vote
 from onceonly.ports import WriteContext
 from onceonly.settings.query import QuerySettings, SinkSettings

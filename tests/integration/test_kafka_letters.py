@@ -17,7 +17,7 @@ from kafka_query import PROPERTIES, Query, wait_for
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import RecordRefusedError, ReplayMismatchError, TransactionLostError, WriteFailedError
 from onceonly.executor.dead_letters import Letters, columns_of
-from onceonly.executor.slot import Ballot, run_slot
+from onceonly.executor.slot import run_slot
 from onceonly.log import open_log
 from onceonly.model import Guarantee, Lost
 from onceonly_proof.embedded.kafka import EmbeddedKafka
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from onceonly.executor.ballot import Ballot
     from onceonly.model import Plan, Vote
 
 pytestmark = [

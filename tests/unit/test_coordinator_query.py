@@ -21,7 +21,7 @@ from onceonly.errors import (
     RecordRefusedError,
     UnavailableError,
 )
-from onceonly.executor.slot import Ballot
+from onceonly.executor.ballot import Ballot
 from onceonly.log import open_log
 from onceonly.log.folding import Fold
 from onceonly.log.opening import look

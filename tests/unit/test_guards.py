@@ -13,7 +13,7 @@ from onceonly import failpoints
 from onceonly.checkpoint.files import FolderFiles
 from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import ConfigurationError, LogError, SourceChangedError, UnavailableError
-from onceonly.executor.slot import Ballot
+from onceonly.executor.ballot import Ballot
 from onceonly.guards import folders, guard, kafka, known
 from onceonly.guards.guard import Guard
 from onceonly.guards.known import Known

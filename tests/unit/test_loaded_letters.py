@@ -23,7 +23,7 @@ from onceonly.settings.registry import BUILT_IN, build
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onceonly.executor.slot import Ballot
+    from onceonly.executor.ballot import Ballot
     from onceonly.model import Plan
 
 COLUMNS = (("id", "bigint"), ("name", "string"))

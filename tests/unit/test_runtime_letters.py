@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from onceonly import errors, failpoints
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.executor.dead_letters import Letters, columns_of, require_few
-from onceonly.executor.slot import Ballot, run_slot
+from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, LinkKind, Mode, Plan, Vote
 from onceonly.ports import WriteContext
 from onceonly.rows.json_rows import json_rows
@@ -29,6 +29,8 @@ from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from onceonly.executor.ballot import Ballot
 
 MAIN, LETTERS = "a", "a.letters"
 DEALT = ((1, 2, 3), (4,), (), (5, 6))

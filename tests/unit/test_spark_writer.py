@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceonly.errors import ProtocolError
-from onceonly.executor.slot import Ballot
+from onceonly.executor.ballot import Ballot
 from onceonly.model import Guarantee, Mode, Plan, Vote
 from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.settings.registry import find

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.s3_double import BUCKET, S3Double, Trip, serve
 
+from onceonly.executor.ballot import Ballot
 from onceonly.executor.kept import Kept
-from onceonly.executor.slot import Ballot
 from onceonly.log import FileDecisionLog
 from onceonly.log.presence import Presence
 from onceonly.model import Guarantee, Handle, Mode, Plan, Vote

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from onceonly.checkpoint.reading import QueryCheckpoint
-    from onceonly.executor.slot import Ballot
+    from onceonly.executor.ballot import Ballot
     from onceonly.guards.source import Source
     from onceonly.model import Guarantee, Passed, Plan, Span, Vote
     from onceonly.savepoints.keeping import Keeper

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.executor.slot import Ballot
+    from onceonly.executor.ballot import Ballot
     from onceonly.model import Plan
     from onceonly.ports import Refused, Sink, WriteContext
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from onceonly import events, failpoints
 from onceonly.errors import ConfigurationError, EpochTimeoutError, RecordRefusedError
 from onceonly.executor import dead_letters as dead
+from onceonly.executor.ballot import Ballot
 from onceonly.model import Guarantee, Mode, Plan, Vote, letters_name
 from onceonly.rows import compiled
 from onceonly.rows.checksum import RowChecksum, require_comparable
@@ -21,24 +22,6 @@ if TYPE_CHECKING:
     from onceonly.executor.dead_letters import Letters
     from onceonly.model import Handle
     from onceonly.ports import Clock, Refused, Sink, WriteContext
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ballot:
-    """What one attempt at one slot gives: its vote, and that of its dead letters where there are some.
-
-    ``refused`` says what is wrong with the first of them. ``beyond`` says that there are more of them than an epoch may
-    have: then nothing is prepared, the votes only count, and the driver decides nothing.
-    """
-
-    vote: Vote
-    letters: Vote | None = None
-    refused: str = ""
-    beyond: bool = False
-
-    @property
-    def votes(self) -> tuple[Vote, ...]:
-        return (self.vote,) if self.letters is None else (self.vote, self.letters)
 
 
 class Deadline:

@@ -15,14 +15,13 @@ from onceonly.guards.guard import reader_of
 from onceonly.guards.kafka import offsets_of, refuse_topic
 from onceonly.guards.source import KAFKA, some_of
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.wire.admin import GROUP, Admin, import_kafka
+from onceonly.sinks.kafka.wire.admin import GROUP, Admin, import_kafka, says_later
 from onceonly.sinks.kafka.wire.answers import (
     GROUP_FORBIDDEN,
     NONE,
     UNKNOWN_TOPIC,
     PutOffError,
     refuse_forbidden,
-    says_later,
 )
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from onceonly.checkpoint.batches import BatchCheckpoint
     from onceonly.coordinator.query import Assignment
-    from onceonly.executor.slot import Ballot
+    from onceonly.executor.ballot import Ballot
     from onceonly.model import Plan
     from onceonly.settings.query import QuerySettings, SinkSettings
     from onceonly.settings.registry import SinkClass

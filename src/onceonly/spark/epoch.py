@@ -14,8 +14,8 @@ from onceonly.coordinator import repeats
 from onceonly.coordinator.query import QueryCoordinator
 from onceonly.durable.sealed import decoder
 from onceonly.errors import CheckpointChangedError, ConfigurationError
+from onceonly.executor.ballot import Ballot
 from onceonly.executor.kept import Kept
-from onceonly.executor.slot import Ballot
 from onceonly.settings import savepoints
 from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.coordinator.query import Assignment
-    from onceonly.executor.slot import Ballot
+    from onceonly.executor.ballot import Ballot
     from onceonly.model import Plan
     from onceonly.settings.query import QuerySettings, SinkSettings
     from onceonly.settings.registry import SinkClass

@@ -189,7 +189,8 @@ class Attempt:
         number = len(self._done) + len(self._open)
         unique = self.transaction.rpartition("-")[2]
         name = f"part-{context.epoch:05d}-{context.slot:05d}-{unique}-{number:05d}{self.options.extension}"
-        return OpenFile(self, f"{folder}/{name}" if folder else name, schema)
+        path = f"{folder}/{name}" if folder else name
+        return OpenFile(self.stage, path, schema, self.options, who=self.name)
 
     def _finish(self, folder: str) -> None:
         self._done.append(self._open[folder].finish())

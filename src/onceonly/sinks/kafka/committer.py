@@ -17,7 +17,7 @@ from onceonly.sinks.kafka import marker, standing
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.producers.transaction import init_request
 from onceonly.sinks.kafka.wire import names
-from onceonly.sinks.kafka.wire.admin import TRANSACTION
+from onceonly.sinks.kafka.wire.admin import TRANSACTION, says_later
 from onceonly.sinks.kafka.wire.answers import (
     INVALID_TIMEOUT,
     LEADERLESS,
@@ -26,7 +26,6 @@ from onceonly.sinks.kafka.wire.answers import (
     NotAnsweredError,
     PutOffError,
     refuse_forbidden,
-    says_later,
 )
 
 if TYPE_CHECKING:

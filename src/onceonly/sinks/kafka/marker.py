@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly import background
 from onceonly.errors import UnavailableError
-from onceonly.sinks.kafka.wire.admin import GROUP
-from onceonly.sinks.kafka.wire.answers import NONE, UNSTABLE, PutOffError, refuse_forbidden, says_later
+from onceonly.sinks.kafka.wire.admin import GROUP, says_later
+from onceonly.sinks.kafka.wire.answers import NONE, UNSTABLE, PutOffError, refuse_forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

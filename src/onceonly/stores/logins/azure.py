@@ -10,8 +10,8 @@ from onceonly.stores.logins.common import Access, foreign_class, refuse_stores_o
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.stores.access import Hadoop
     from onceonly.stores.address import Address
+    from onceonly.stores.logins.common import Settings
 
 _BY_CLIENT = "ClientCredsTokenProvider"
 _BY_IDENTITY = "MsiTokenProvider"
@@ -19,7 +19,7 @@ _BY_WORKLOAD = "WorkloadIdentityTokenProvider"
 _LOGIN_HOST = re.compile(r"(?P<host>https?://[^/]+)/(?P<tenant>[^/]+)/.*")
 
 
-def access(hadoop: Hadoop, address: Address) -> Access:
+def access(hadoop: Settings, address: Address) -> Access:
     """Return how a container is reached. Raises ``ConfigurationError`` that names what cannot be taken over."""
     blob = address.host.replace(".dfs.", ".blob.", 1)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.stores.access import Hadoop
 
 TRUE = frozenset({"true", "yes", "1"})
 MACHINE = "leave it out where the machine itself has credentials (environment, profile, role)"
@@ -34,6 +33,14 @@ class Access:
     machine: bool = True
 
 
+class Settings(Protocol):
+    """What a job gave to Hadoop, by its names there."""
+
+    def get(self, *names: str, default: str = "") -> str:
+        """Return the first of these settings that says something."""
+        ...
+
+
 def proxy(host: str, port: str, user: str, password: str) -> dict[str, Any]:
     """Return what an HTTP client is told of a proxy, nothing where there is none."""
     if not host:
@@ -44,7 +51,7 @@ def proxy(host: str, port: str, user: str, password: str) -> dict[str, Any]:
     return {"proxy_url": f"{scheme}://{login}{rest}{':' + port if port else ''}"}
 
 
-def refuse_stores_of_secrets(hadoop: Hadoop, own: str, wanted: str) -> None:
+def refuse_stores_of_secrets(hadoop: Settings, own: str, wanted: str) -> None:
     """Refuse a store of secrets that only Java reads, where what it would hold is given nowhere else."""
     for name in (own, _STORES_OF_SECRETS) if own else (_STORES_OF_SECRETS,):
         paths = [each for each in hadoop.get(name).split(",") if _KEY_STORE.match(each.strip())]

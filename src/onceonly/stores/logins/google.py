@@ -18,14 +18,14 @@ from onceonly.stores.logins.common import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.stores.access import Hadoop
     from onceonly.stores.address import Address
+    from onceonly.stores.logins.common import Settings
 
 _NOBODY = json.dumps({"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True})
 """The key of nobody, with which no token is asked for."""
 
 
-def access(hadoop: Hadoop, address: Address) -> Access:  # noqa: ARG001  one account for all buckets
+def access(hadoop: Settings, address: Address) -> Access:  # noqa: ARG001  one account for all buckets
     """Return how a bucket is reached. Raises ``ConfigurationError`` that names what cannot be taken over."""
 
     def gs(*names: str, default: str = "") -> str:

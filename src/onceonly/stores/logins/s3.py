@@ -18,8 +18,8 @@ from onceonly.stores.logins.common import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.stores.access import Hadoop
     from onceonly.stores.address import Address
+    from onceonly.stores.logins.common import Settings
 
 _BY_KEYS = frozenset({"SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider"})
 _ANONYMOUS = frozenset({"AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"})
@@ -42,7 +42,7 @@ _AWS_HOST = re.compile(
 )
 
 
-def access(hadoop: Hadoop, address: Address) -> Access:
+def access(hadoop: Settings, address: Address) -> Access:
     """Return how a bucket is reached. Raises ``ConfigurationError`` that names what cannot be taken over."""
 
     def s3a(*names: str, default: str = "") -> str:
@@ -83,7 +83,7 @@ def access(hadoop: Hadoop, address: Address) -> Access:
 
 
 def _s3_keys(
-    hadoop: Hadoop, address: Address, s3a: Callable[..., str]
+    hadoop: Settings, address: Address, s3a: Callable[..., str]
 ) -> tuple[tuple[str, str, str] | None, bool]:
     """Return the keys, and whether nobody is asked for any."""
     if address.scheme == "s3":  # EMR's own file system, where it is that
@@ -109,7 +109,7 @@ def _s3_keys(
     return keys, False
 
 
-def _s3_encryption(hadoop: Hadoop, address: Address, s3a: Callable[..., str]) -> dict[str, Any]:
+def _s3_encryption(hadoop: Settings, address: Address, s3a: Callable[..., str]) -> dict[str, Any]:
     name = s3a("encryption.algorithm", "server-side-encryption-algorithm")
     key = s3a("encryption.key", "server-side-encryption.key")
     if not name and address.scheme == "s3":

@@ -12,19 +12,22 @@ from onceonly.sinks.files.manifests.manifest import DataFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from onceonly.sinks.files.writer import Attempt
+    from onceonly.sinks.files.options import FilesOptions
+    from onceonly.sinks.files.targets.port import Stage
 
 
 class OpenFile:
-    """A file of an attempt. ``path`` is its final path below the target."""
+    """A file of an attempt. ``path`` is its final path below the target, ``who`` the attempt's name in errors."""
 
-    def __init__(self, attempt: Attempt, path: str, schema: pa.Schema) -> None:
-        self._stage = attempt.stage
+    def __init__(
+        self, stage: Stage, path: str, schema: pa.Schema, options: FilesOptions, *, who: str
+    ) -> None:
+        self._stage = stage
         self.path = path
         self.rows = 0
-        self._file = attempt.stage.create(path)
+        self._file = stage.create(path)
         self._counted = CountingFile(self._file)
-        self._encoder = encoder(self._counted, schema, attempt.options, who=attempt.name)
+        self._encoder = encoder(self._counted, schema, options, who=who)
 
     @property
     def bytes(self) -> int:

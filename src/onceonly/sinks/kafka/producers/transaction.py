@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.sinks.kafka.producers.confluent import import_confluent
 from onceonly.sinks.kafka.records.record_batches import Identity
-from onceonly.sinks.kafka.wire.admin import GROUP, TRANSACTION
+from onceonly.sinks.kafka.wire.admin import GROUP, TRANSACTION, says_later
 from onceonly.sinks.kafka.wire.answers import (
     NONE,
     NOT_ATTEMPTED,
     STILL_ENDING,
     NotAnsweredError,
     PutOffError,
-    says_later,
 )
 
 if TYPE_CHECKING:

@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onceonly import background
 from onceonly.errors import SetupError, UnavailableError
 from onceonly.sinks.kafka.wire import names
-from onceonly.sinks.kafka.wire.answers import UNKNOWN_TOPIC, NotAnsweredError, PutOffError, ThrottledError
+from onceonly.sinks.kafka.wire.answers import (
+    UNKNOWN_TOPIC,
+    Meaning,
+    NotAnsweredError,
+    PutOffError,
+    ThrottledError,
+    meaning,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -254,3 +261,11 @@ class Admin:
 def _close(made: Future[Client | PlainClient]) -> None:
     if made.exception() is None:
         made.result().close()
+
+
+def says_later(admin: Admin, kind: int, key: str, code: int) -> bool:
+    """Say whether a coordinator's code is "not now"; it is looked up anew where it may be another one by now."""
+    found = meaning(code)
+    if found is Meaning.ELSEWHERE:
+        admin.forget(kind, key)
+    return found in {Meaning.LATER, Meaning.ELSEWHERE}

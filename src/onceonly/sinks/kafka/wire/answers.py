@@ -6,12 +6,9 @@ Everybody who sends a request asks ``meaning``; what to do about it is for whoev
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onceonly.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from onceonly.sinks.kafka.wire.admin import Admin
 
 # Codes that are looked at by themselves: org.apache.kafka.common.protocol.Errors.
 NONE = 0
@@ -116,14 +113,6 @@ class PutOffError(NotAnsweredError):
 
 class ThrottledError(NotAnsweredError):
     """Not sent: the broker holds us back for longer than the request has time. Nobody else is asked then."""
-
-
-def says_later(admin: Admin, kind: int, key: str, code: int) -> bool:
-    """Say whether a coordinator's code is "not now"; it is looked up anew where it may be another one by now."""
-    found = meaning(code)
-    if found is Meaning.ELSEWHERE:
-        admin.forget(kind, key)
-    return found in {Meaning.LATER, Meaning.ELSEWHERE}
 
 
 def refuse_forbidden(code: int, thing: str, *, topic: str = "") -> None:

@@ -1,0 +1,27 @@
+"""What one attempt at one slot gives to the driver. A frozen value; it travels by pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onceonly.model import Vote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ballot:
+    """What one attempt at one slot gives: its vote, and that of its dead letters where there are some.
+
+    ``refused`` says what is wrong with the first of them. ``beyond`` says that there are more of them than an epoch may
+    have: then nothing is prepared, the votes only count, and the driver decides nothing.
+    """
+
+    vote: Vote
+    letters: Vote | None = None
+    refused: str = ""
+    beyond: bool = False
+
+    @property
+    def votes(self) -> tuple[Vote, ...]:
+        return (self.vote,) if self.letters is None else (self.vote, self.letters)
