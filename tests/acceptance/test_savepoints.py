@@ -83,8 +83,9 @@ def assert_goes_on_alike(tmp_path: Path, operator: str, provider: str) -> None:
         made = onceonly("savepoint", "create", one, place)  # beside it
         last = made["epoch"] + COMPARED
         end_after(one, last)
-    finally:
         finished(run)
+    finally:
+        run.kill_tree()
     shutil.rmtree(one)
     place.rename(tmp_path / "moved")
     two = tmp_path / "elsewhere" / "two"
@@ -145,8 +146,9 @@ def test_two_forks_and_the_original_run_in_one_session_and_know_nothing_of_one_a
             come_to(fork, last, run)
         come_to(one, last, run)
         end_after(one, last)
-    finally:
         finished(run)
+    finally:
+        run.kill_tree()
     for fork in forks:
         assert_alike(tmp_path / "ledger", Path(f"{fork}-ledger"), range(made["epoch"] + 1, last + 1))
 

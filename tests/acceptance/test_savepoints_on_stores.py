@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from harness import Run
 
+    from onceonly_proof.embedded.hdfs import EmbeddedHdfs
+
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1800)]
 
 BUCKET = "checkpoints"
@@ -36,13 +38,15 @@ BUCKET = "checkpoints"
 class Bench:
     """A store, a folder, and how a job and the command line reach them."""
 
-    server: EmbeddedS3
+    server: EmbeddedS3 | EmbeddedHdfs
     folder: Path
     operator: str
     provider: str
 
     def start(self, checkpoint: str, ledger: Path) -> Run:
-        jars = [spark_jars(), *map(str, ensure_jars(used_by="store-s3a"))]
+        jars = [spark_jars()]
+        if isinstance(self.server, EmbeddedS3):  # Spark has Hadoop's client of HDFS
+            jars += map(str, ensure_jars(used_by="store-s3a"))
         conf = {f"spark.hadoop.{name}": value for name, value in self.server.hadoop().items()}
         env = {
             "PYTHONPATH": python_path(),

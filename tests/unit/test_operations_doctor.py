@@ -195,6 +195,23 @@ def test_a_checkpoint_that_was_moved(coordinator: QueryCoordinator, tmp_path: Pa
     assert sick(coordinator, at=tmp_path / "new") == {("checkpoint", "at home")}
 
 
+@pytest.mark.parametrize("more", [(), ("--only", "disk"), ("--json",)])
+def test_a_path_that_leads_to_no_checkpoint_or_several_is_wrong_usage(
+    coordinator: QueryCoordinator, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    QueryCoordinator(tmp_path / "more" / "one").complete(0)
+    QueryCoordinator(tmp_path / "more" / "two").complete(0)
+    for path, says in (
+        (tmp_path / "none", "there is no folder"),
+        (tmp_path / "empty", "there is no checkpoint"),
+        (tmp_path / "more", "leads to 2 checkpoints"),
+    ):
+        told = run("doctor", path, *more)
+        assert (told.returncode, says in told.stderr, told.stdout) == (64, True, "")
+    assert run("doctor", coordinator.path, "--sink", f"box={BOX}").returncode == 0
+
+
 def test_a_disk_that_is_full(coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")  # noqa: PYI024  as shutil's own
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage(1, 1, 1 << 20))
@@ -231,7 +248,7 @@ def test_each_category_can_be_asked_for_alone(coordinator: QueryCoordinator) -> 
     assert tuple(dict.fromkeys(each.category for each in found)) == CATEGORIES
 
 
-def test_the_command_line_says_it_by_its_exit_status(coordinator: QueryCoordinator, tmp_path: Path) -> None:
+def test_the_command_line_says_it_by_its_exit_status(coordinator: QueryCoordinator) -> None:
     box = ("--sink", "box=operator_bench:BoxSink")
     assert run("doctor", coordinator.path, *box).returncode == 0
     told = run("doctor", coordinator.path, *box, "--json", "--only", "log", "--only", "disk")
@@ -240,7 +257,6 @@ def test_the_command_line_says_it_by_its_exit_status(coordinator: QueryCoordinat
     told = run("doctor", coordinator.path, *box)
     assert told.returncode == 1
     assert "next: start the query, or onceonly transactions explain t25-0" in told.stdout
-    assert run("doctor", tmp_path / "none").returncode == 1
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -176,6 +177,19 @@ def test_a_barrier_is_told_though_sparks_file_is_gone(coordinator: QueryCoordina
     found = look.epoch(open_checkpoint(coordinator.path), 1).epoch
     assert found.sources[0][0].span == 10
     assert "barrier written" not in [step.what for step in found.steps]
+
+
+def test_a_barrier_that_was_written_anew_since_stands_before_what_stands_on_it(
+    coordinator: QueryCoordinator,
+) -> None:
+    """A start after a crash writes ``offsets/N`` again, after the decision and even the receipt."""
+    coordinator.complete(0, 1)
+    offsets = coordinator.path / "offsets" / "1"
+    late = offsets.stat().st_mtime + 60
+    os.utime(offsets, (late, late))
+    steps = look.epoch(open_checkpoint(coordinator.path), 1).epoch.steps
+    assert steps[0].what == "barrier written"
+    assert [step.at for step in steps] == sorted(step.at for step in steps)
 
 
 def test_only_what_is_owed_is_pending(coordinator: QueryCoordinator) -> None:

@@ -65,7 +65,9 @@ class World:
             self.steps.pop(0)()
 
     def stop(self, because: str = "", within_s: float = 30) -> Outcome:
-        return stop(open_checkpoint(self.path), because=because, within_s=within_s, clock=self)
+        self.told: list[str] = []
+        checkpoint = open_checkpoint(self.path)
+        return stop(checkpoint, because=because, within_s=within_s, tell=self.told.append, clock=self)
 
 
 @pytest.fixture
@@ -81,6 +83,7 @@ def test_the_run_that_is_alive_is_asked_and_its_end_is_told(world: World) -> Non
     assert outcome.sentence == "run one has ended; chk-0 is complete"
     (asked,) = world.stops.newest()
     assert (asked.run, asked.because, asked.seen) == ("one", "an upgrade", "now")
+    assert "run one was asked to end" in world.told[0]
 
 
 def test_a_process_that_ends_at_once_when_its_query_has_is_no_crash(world: World) -> None:
@@ -91,7 +94,7 @@ def test_a_process_that_ends_at_once_when_its_query_has_is_no_crash(world: World
 
 def test_where_nobody_is_alive_it_says_so_and_what_is_left(world: World) -> None:
     world.begin("one", alive=False)
-    assert world.stop().ended is Ended.DOWN
+    assert (world.stop().ended, world.told) == (Ended.DOWN, []), "who is dead was not asked"
     world.coordinator.set_barrier(1)
     decided = world.coordinator.decide(1)
     outcome = world.stop()

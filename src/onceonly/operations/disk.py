@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.log import files as log_files
 from onceonly.log import identity
+from onceonly.model import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,15 +43,22 @@ class Sizes:
 
 
 def steps(checkpoint: Path, epoch: int, chain: Sequence[Link]) -> list[Step]:
-    """Return the steps of an epoch in their order; those whose files are gone, or never were, are left out."""
+    """Return the steps of an epoch in their order; those whose files are gone, or never were, are left out.
+
+    Spark and onceonly write ``offsets/N`` anew in a recovery: what stands on it says when it was there at the latest.
+    """
     log = checkpoint / identity.FOLDER
-    files = [(BARRIER, checkpoint / "offsets" / str(epoch))]
-    files += [(put(link), log / log_files.link(epoch, link.index)) for link in chain]
+    files = [(put(link), log / log_files.link(epoch, link.index)) for link in chain]
     files += [
         (SETTLED, log / log_files.receipt(epoch)),
         (NOTED, checkpoint / "commits" / str(epoch)),
     ]
-    return [Step(what, at) for what, path in files if (at := written(path)) is not None]
+    later = [Step(what, at) for what, path in files if (at := written(path)) is not None]
+    barrier = written(checkpoint / "offsets" / str(epoch))
+    if barrier is None:
+        return later
+    known = [each.at for each in later] + [seconds_of(link.planned) for link in chain if link.planned]
+    return [Step(BARRIER, min([barrier, *known])), *later]
 
 
 def put(link: Link) -> str:

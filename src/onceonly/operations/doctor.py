@@ -8,14 +8,15 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceonly import offsets
-from onceonly.errors import OnceonlyError
+from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly.log import identity, lag_state
 from onceonly.model import LinkKind, seconds_of
 from onceonly.operations import disk, look, sinks
-from onceonly.operations.find import the_one
+from onceonly.operations.find import find, single
 from onceonly.operations.probes import Health, Sick, asked
 from onceonly.ports.standing import Stands
 
@@ -36,8 +37,30 @@ _THEN_UNASKED: Final = {
 }
 
 
+@dataclass(slots=True)
+class _Opening:
+    """The checkpoint at an address, once it is opened; ``wrong`` says that the address leads to none, or to several."""
+
+    location: str
+    checkpoint: Checkpoint | None = None
+    wrong: ConfigurationError | None = None
+
+    def open(self) -> None:
+        try:
+            found = find(self.location)
+            self.checkpoint = single(found, self.location) if found.checkpoints else None
+        except ConfigurationError as error:
+            self.wrong = error
+            raise
+        if self.checkpoint is None:
+            raise found.problems[0].error
+
+
 def examine(location: str, given: Given, *, only: Collection[str] = (), within_s: float) -> list[Finding]:
-    """Probe one checkpoint. Any process, beside a run too; changes nothing, and never raises for what is sick."""
+    """Probe one checkpoint. Any process, beside a run too; changes nothing, and never raises for what is sick.
+
+    Raises ``ConfigurationError`` where the address leads to no checkpoint, or to several.
+    """
     found: list[Finding] = []
 
     def ask(category: str, probe: str, work: Callable[[], None]) -> bool:
@@ -47,14 +70,17 @@ def examine(location: str, given: Given, *, only: Collection[str] = (), within_s
         found.append(finding)
         return finding.health is Health.WELL
 
-    opened: list[Checkpoint] = []
-    if not ask("checkpoint", "opens", lambda: opened.append(the_one(location))) or not opened:
+    here = _Opening(location)
+    ask("checkpoint", "opens", here.open)
+    if here.checkpoint is None and here.wrong is None:
         # Nobody can look further; where only another category was asked for, it is opened all the same.
         with contextlib.suppress(OnceonlyError):
-            opened = opened or [the_one(location)]
-    if not opened:
+            here.open()
+    if here.wrong is not None:
+        raise here.wrong
+    checkpoint = here.checkpoint
+    if checkpoint is None:
         return found
-    [checkpoint] = opened
     unasked: set[str] = set()
     for category, probe, work in _probes(checkpoint, given, within_s):
         # What stands in a log that cannot be read is asked of nobody, nor is a target that does not answer.

@@ -145,7 +145,11 @@ def the_one(location: str | Path) -> Checkpoint:
 
     Raises ``ConfigurationError`` where there is none or are several, and what is wrong with one that cannot be opened.
     """
-    found = find(str(location))
+    return single(find(str(location)), location)
+
+
+def single(found: Found, location: str | Path) -> Checkpoint:
+    """Return the one checkpoint that an address leads to. Raises as ``the_one``."""
     if len(found.checkpoints) == 1:
         return found.checkpoints[0]
     if not found.checkpoints:

@@ -164,7 +164,9 @@ def prepare(checkpoint: Checkpoint, order: Order, given: Given, *, force: bool) 
 
 
 def _is_swept(checkpoint: Checkpoint, number: int, given: Given) -> bool:
-    """Say whether nothing is open that a committed epoch has left: of the newest, somebody may have died in between."""
+    """Say whether nothing is left of a committed epoch: of the newest one, somebody may have died before the sweep."""
+    if any(each.epoch == number and not each.after for each in ActionFiles(checkpoint.store).newest(1)):
+        return False  # a command was broken off, and this one ends it
     went_on = any(link.epoch > number and link.kind is not LinkKind.ABORT for link in sinks.links(checkpoint))
     return went_on or not sinks.open_outside(checkpoint, given)
 

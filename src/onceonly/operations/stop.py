@@ -150,7 +150,7 @@ class _Request:
         self._who = alive.who
         runs = RunFiles(self._checkpoint.store).newest(_RUNS_MAX)
         if runs and not self._lived and (self._run is None or self._run.run != runs[0].run):
-            self._ask(runs[0])
+            self._ask(runs[0], is_told=alive.alive is not False)
         self._run = next((each for each in runs if self._run and each.run == self._run.run), self._run)
         has_ended = self._run is not None and bool(self._run.ended)
         self._lived = self._lived or (alive.alive is not False and self._run is not None and not has_ended)
@@ -192,7 +192,7 @@ class _Request:
     def _stop_run(self) -> str:
         return self._stop.run if self._stop else ""
 
-    def _ask(self, run: Run) -> None:
+    def _ask(self, run: Run, *, is_told: bool) -> None:
         self._run = run
         self._stop = self._stops.of(run)
         if self._stop is None:
@@ -200,4 +200,5 @@ class _Request:
                 run=run.run, began=run.began, who=user(), stamp=events.stamp(), because=self._because
             )
             self._stops.put(self._stop)
-        self._tell(self._stop.sentence)
+        if is_told:  # of one that is dead it would only mislead
+            self._tell(self._stop.sentence)
