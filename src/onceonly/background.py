@@ -73,7 +73,7 @@ def begin(name: str, work: Callable[..., T], *arguments: object) -> Future[T]:
 
 
 def spread(name: str, work: Callable[[Item], T], items: Sequence[Item], *, threads_max: int) -> list[T]:
-    """Do the work for each item, in this thread and as many others as there is work for; give what came, in order.
+    """Do the work for each item, in this thread and as many others as there is work for; return what came, in order.
 
     Returns when every thread is done. What one raises is raised then, and none begins another item after it.
     """
@@ -120,7 +120,7 @@ def at_once(
     /,
 ) -> tuple[T, T2, T3, T4, T5]: ...
 def at_once(abreast: int, *calls: Callable[[], Any]) -> tuple[Any, ...]:
-    """Make a few calls that need nothing of one another; give what came, in order.
+    """Make a few calls that need nothing of one another; return what came, in order.
 
     Each has a thread of its own, this one among them; where ``abreast`` is 1, they are made here, one after the other.
     Returns when all are done, and raises what the first of them has raised.

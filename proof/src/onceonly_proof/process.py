@@ -84,7 +84,7 @@ class JobProcess:
             )
 
     def kill(self, *, spared: int | None = None) -> int:
-        """SIGKILL the whole tree, remove its temporary files, and give the number of processes killed. Idempotent.
+        """SIGKILL the whole tree, remove its temporary files, and return the number of processes killed. Idempotent.
 
         Processes of it that are left when a parent has died are found by the job's session. One may be ``spared``.
         """

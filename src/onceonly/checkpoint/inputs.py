@@ -98,7 +98,7 @@ class SparkInputs:
     def restore(
         self, links: Sequence[Link], discard: InputFile | None, is_mine: Callable[[], bool] = lambda: True
     ) -> tuple[str, ...]:
-        """Write the files as these decisions had them, durably; give the names of those that were other or gone.
+        """Write the files as these decisions had them, durably; return the names of those that were other or gone.
 
         Lists first and ``offsets/N`` last, so that what was begun and broken off is seen again. ``discard`` are the
         offsets of the next epoch, which nobody decided: they are taken away before all, so that Spark plans it anew,

@@ -60,7 +60,7 @@ _ENDS_S, _LOOK_S = 2.0, 0.05
 
 
 def mend(checkpoint: Path) -> tuple[str, ...]:
-    """Remove what is torn and undecided, restore the query's id; give the names of the files. Driver, before a start.
+    """Remove what is torn and undecided, restore the query's id; return the names of the files. Driver, before a start.
 
     Idempotent. Raises nothing: what cannot be read or written is Spark's to complain about. Only an fsync that fails
     ends the process, with status 74 (see ``disk``).

@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line and give its exit status. An error is one message and one next step."""
+    """Run the command line and return its exit status. An error is one message and one next step."""
     try:
         status = cli.main(
             arguments, prog_name="onceonly", standalone_mode=False, auto_envvar_prefix="ONCEONLY"

@@ -135,7 +135,7 @@ def status_of(error: OnceonlyError) -> int:
 
 
 def report(problems: Iterable[Problem], *, others: bool) -> int:
-    """Say what is wrong with folders, one sentence each; give the exit status.
+    """Say what is wrong with folders, one sentence each; return the exit status.
 
     A checkpoint of Spark's alone is only worth a word where there are ``others`` to show.
     """

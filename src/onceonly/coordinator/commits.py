@@ -135,7 +135,7 @@ class CommitLoop:
     def run(
         self, commands: Sequence[CommitHandle], *, recovery: bool
     ) -> Iterator[tuple[CommitHandle, Outcome]]:
-        """Commit all; give each command with its outcome, in the order given."""
+        """Commit all; return each command with its outcome, in the order given."""
         started = self._clock.monotonic()
         deadline = started + self._timeout_s
         shares = self._shares(commands)

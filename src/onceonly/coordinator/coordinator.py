@@ -250,7 +250,7 @@ class Coordinator:
         run: str,
         reading: Reading | None = None,
     ) -> Plan | None:
-        """Carry out commands until none is left; give the plan if tasks are to be started.
+        """Carry out commands until none is left; return the plan if tasks are to be started.
 
         ``reading`` is what the first ``ReadChain`` asks for, where it has just been read.
         """
@@ -281,7 +281,7 @@ class Coordinator:
     def _carry_out(
         self, command: protocol.Command, *, run: str, reading: Reading | None
     ) -> protocol.Event | None:
-        """Carry one command out; give its answer, None where it has none."""
+        """Carry one command out; return its answer, None where it has none."""
         answer: protocol.Event | None = None
         match command:
             case protocol.ReadChain(epoch, owners):

@@ -35,7 +35,7 @@ def look_back(
 
     ``around`` is what was read around it. Not where its target is another one by now: that is told elsewhere. Unless
     it lies where the former one lay: so does what is there while a disk is not mounted. Raises what a sink raises;
-    before its check (``checked`` is false) only ``TargetBehindError``: what the check makes may be missing. Gives the
+    before its check (``checked`` is false) only ``TargetBehindError``: what the check makes may be missing. Return the
     names of those that are to be asked again then.
     """
 

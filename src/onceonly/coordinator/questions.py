@@ -19,7 +19,7 @@ _NEXT_STEP = "Start the query again: nothing was decided, and the epoch is run a
 
 
 def ask(questions: Mapping[str, Callable[[], T]], *, within_s: float, about: str) -> dict[str, T]:
-    """Ask each sink in a thread of its own; give the answers by the sinks' names once all are there.
+    """Ask each sink in a thread of its own; return the answers by the sinks' names once all are there.
 
     Raises ``UnavailableError`` where one is missing after ``within_s`` seconds, or where a sink let an error of its
     client slip; a typed error and a mistake in a sink's code are raised as what they are. ``about`` names query, epoch

@@ -63,7 +63,7 @@ def run_slot(
     deadline: Deadline | None = None,
     letters: Letters | None = None,
 ) -> Ballot:
-    """Run one attempt and give its ballot. Executor, once an attempt.
+    """Run one attempt and return its ballot. Executor, once an attempt.
 
     A drain consumes the rows (the plan's state stores need it) and writes nothing; so does a sink that has lost
     nothing of an epoch of which another one has. An attempt without rows

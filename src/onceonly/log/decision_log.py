@@ -67,7 +67,7 @@ class FileDecisionLog:
     # --- checks -------------------------------------------------------------------------------------------
 
     def check(self) -> Survey:
-        """See that nothing is missing between the first epoch and the newest; give what was found. Three listings.
+        """See that nothing is missing between the first epoch and the newest; return what was found. Three listings.
 
         Raises ``LogError`` that names the file.
         """
@@ -181,7 +181,7 @@ class FileDecisionLog:
     # --- writing ------------------------------------------------------------------------------------------
 
     def put_link(self, link: Link) -> Link:
-        """Append a link, durably; give the one that stands at its place. Idempotent for an equal link.
+        """Append a link, durably; return the one that stands at its place. Idempotent for an equal link.
 
         Links are equal whenever they were put (see ``Stamp``): the time of the one that stands stays.
 

@@ -75,7 +75,7 @@ def trail(store: Store) -> list[Identity]:
 
 
 def record_move(store: Store, address: str) -> Identity:
-    """Make ``address`` the log's home; give the identity that then stands. Idempotent.
+    """Make ``address`` the log's home; return the identity that then stands. Idempotent.
 
     Operator's process. Another one that does the same at the same moment is no harm; one that records another
     address is found by ``compare`` afterwards. Raises ``UnavailableError``, ``LogError``.
@@ -96,7 +96,7 @@ def _name(move: int) -> str:
 
 
 def create(store: Store, *, query: str, address: str) -> Identity:
-    """Put an identity, and give the one that stands: another process may have been faster."""
+    """Put an identity, and return the one that stands: another process may have been faster."""
     identity = Identity(query=query, log=uuid.uuid4().hex, address=address)
     data = files.encode("identity", identity)
     if put_once(store, NAME, data) == data:

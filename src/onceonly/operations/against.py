@@ -56,7 +56,7 @@ class _GivenUp:
 def aborted(
     made: Mapping[str, Participant], epoch: EpochModel, by_hand: str, *, within_s: float
 ) -> dict[str, Participant]:
-    """Abort and fence the pending transactions of a decided epoch; give the sinks as the plan shall see them.
+    """Abort and fence the pending transactions of a decided epoch; return the sinks as the plan shall see them.
 
     What the target says is committed stays so; of what is aborted ``by_hand`` says by whom, and why. Where a target
     cannot tell how one stands, nothing of the epoch is touched. Raises ``UnavailableError`` there, and where one cannot

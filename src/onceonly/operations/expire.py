@@ -72,7 +72,7 @@ def look(place: Place, *, older_s: float, grace_s: float) -> expiry.Due:
 
 
 def carry_out(place: Place, found: expiry.Due) -> expiry.Due:
-    """Do it; give what was done. Killed anywhere, it is simply called again."""
+    """Do it; return what was done. Killed anywhere, it is simply called again."""
     return expiry.carry_out(store_of(place.target), place.target, place.folder, found)
 
 

@@ -45,7 +45,7 @@ def withdraw(after: After, savepoint: Savepoint, given: Given) -> list[str]:
 def _of_each(
     checkpoint: Checkpoint, found: Sequence[Beyond], savepoint: Savepoint, given: Given, *, only_look: bool
 ) -> dict[str, int]:
-    """Have each sink take back what is beyond, or look whether it can; give what it is, in files."""
+    """Have each sink take back what is beyond, or look whether it can; return what it is, in files."""
     handles, epoch = _handles(checkpoint, found), former.since(checkpoint, savepoint)
     counts: dict[str, int] = {}
     with sinks.participants(checkpoint, given) as made:

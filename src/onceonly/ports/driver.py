@@ -35,7 +35,7 @@ class DecisionLog(Protocol):
         ...
 
     def put_link(self, link: Link) -> Link:
-        """Append; give the link that now stands at this place: equal to ``link`` if the put is ours.
+        """Append; return the link that now stands at this place: equal to ``link`` if the put is ours.
 
         Raises ``UnavailableError`` where neither can be told: the chain must be read again.
         """

@@ -133,7 +133,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     def check(self, context: QueryContext) -> Mapping[str, str | int]:  # noqa: ARG002
         """Look at the outside world before the first record of a run: limits, permissions, columns.
 
-        Driver, once a run, idempotent. Raises a typed error; gives facts that travel to ``WriteContext.facts``.
+        Driver, once a run, idempotent. Return facts that travel to ``WriteContext.facts``; raise a typed error.
         """
         return {}
 
@@ -188,7 +188,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     def pre_commit(self, transaction: T) -> Handle | None:
         """Make all rows durable, still invisible, such that any process can commit them. Executor, once.
 
-        Gives the handle. A sink at-least-once gives None: its rows are visible already. Raise to vote abort.
+        Return the handle, or None for a sink at-least-once: its rows are visible already. Raise to vote abort.
         """
 
     def discard(self, transaction: T) -> None:
@@ -217,13 +217,13 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     def commit(self, handle: Handle) -> Outcome:
         """Make the rows visible. Driver, from several threads, idempotent and repeatable from any process.
 
-        Gives an outcome and raises only for what no outcome describes; then it is asked again, as for ``RetryLater``,
+        Return an outcome, and raise only for what no outcome describes; then it is asked again, as for ``RetryLater``,
         and ``InDoubtError`` counts as ``Unknown``. An answer that did not arrive is
         ``Unknown`` or ``RetryLater``, never ``Lost``: ``Lost`` needs proof, and a fence.
         """
 
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
-        """Commit many, and give their outcomes in the same order. Driver, from several threads; as ``commit`` else.
+        """Commit many, and return their outcomes in the same order. Driver, from several threads; as ``commit`` else.
 
         For a target to which many commits cost less than each alone: asked only where ``capabilities.commits_at_once``
         is above 1, for at most so many, and never at most once. Where it raises, each is asked alone by ``commit``.

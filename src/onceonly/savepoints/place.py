@@ -125,7 +125,7 @@ def differs(file: File, data: bytes | None) -> str:
 
 
 def drop(address: Address) -> list[str]:
-    """Delete a savepoint, its own files only; give the names of what others have put beside them. Idempotent.
+    """Delete a savepoint, its own files only; return the names of what others have put beside them. Idempotent.
 
     The manifest goes first: from then on it is no savepoint. Raises ``UnavailableError``.
     """

@@ -68,7 +68,7 @@ def _taken(to: str, what: str) -> ConfigurationError:
 
 
 def begin(savepoint: Savepoint, to: str, *, anew: bool) -> Beginning:
-    """See that a place is empty, or holds what this very command has begun; give what is being made there.
+    """See that a place is empty, or holds what this very command has begun; return what is being made there.
 
     With ``anew`` it is a query of its own, whose id is drawn now. Raises ``ConfigurationError``.
     """

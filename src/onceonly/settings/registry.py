@@ -51,7 +51,7 @@ _given: dict[str, type[TwoPhaseCommitSink[Any]]] = {}
 
 
 def remember(sink: object) -> str:
-    """Take a class of the user's; give its name. Driver."""
+    """Take a class of the user's; return its name. Driver."""
     if not (isinstance(sink, type) and issubclass(sink, TwoPhaseCommitSink)):
         shown = sink.__name__ if isinstance(sink, type) else type(sink).__name__
         raise ConfigurationError(

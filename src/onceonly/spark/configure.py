@@ -136,7 +136,7 @@ def configure(
     rocksdb: bool = False,
     changelog: bool = False,
 ) -> SparkSession.Builder:
-    """Put the settings that make epochs short into a session's builder, and give it back.
+    """Put the settings that make epochs short into a session's builder, and return it.
 
     Driver, once, before the session is built. What is set on the builder afterwards wins. A class that the installed
     PySpark lacks is left out; a setting that it does not know does nothing. ``local_checkpoints=False`` leaves out what

@@ -269,7 +269,7 @@ class Epoch:
 def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
     """See that Spark runs this very epoch of the checkpoint's query, before anything is touched.
 
-    Gives the query and the run.
+    Return the query and the run.
     """
     checkpoint = SparkCheckpoint.at(location)
     try:

@@ -98,7 +98,7 @@ def _asked(address: str, question: str, into: type[T]) -> T | None:
 
 @functools.cache
 def serve() -> str:
-    """Answer whoever asks, in a thread, for the life of this process; give the address. Driver, idempotent.
+    """Answer whoever asks, in a thread, for the life of this process; return the address. Driver, idempotent.
 
     Empty where there are no such sockets.
     """

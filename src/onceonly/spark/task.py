@@ -43,7 +43,7 @@ _seen: set[tuple[str, str | None]] = set()
 
 
 def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Ballot:
-    """Write one slot and give its ballot. Executor worker, once an attempt.
+    """Write one slot and return its ballot. Executor worker, once an attempt.
 
     Raises a typed error where the task does not belong to the resolved epoch, or where this executor does
     not see the query's checkpoint; then nothing was written. Raises ``EpochTimeoutError`` for a slot that is late.

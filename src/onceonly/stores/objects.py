@@ -110,7 +110,7 @@ class ObjectStore:
             raise self._refusal(error, name, "put") from None
 
     def take(self, other: ObjectStore, name: str) -> bytes | None:
-        """Put what another place has under a name here, under the same; give its bytes, None where there are none.
+        """Put what another place has under a name here, under the same; return its bytes, None where there are none.
 
         What is large the store copies itself, where both are in one bucket. It is believed by length and tag alone:
         what imitates S3 may take a copy for a put of nothing. Operator's process. Raises ``UnavailableError``.

@@ -99,7 +99,7 @@ class RewritableStore(Store, Protocol):
 def put_once(
     store: Store, name: str, data: bytes, *, before_publish: Callable[[], None] | None = None
 ) -> bytes | None:
-    """Put, and give what now stands there: ``data`` itself, durable, if the put is ours.
+    """Put, and return what now stands there: ``data`` itself, durable, if the put is ours.
 
     A put whose answer did not arrive is repeated, with the same bytes, until one is definite: whichever of them comes
     through, the name is given once, and what stands there tells whose it is. None where the name was taken a moment

@@ -75,7 +75,7 @@ class Registry:
         UnsyncedStore(path.parent).replace(path.name, self.text().encode())
 
     def serve(self, host: str, port: int) -> int:
-        """Answer at a port for the life of this process, in threads; give the port. Raises ``ConfigurationError``."""
+        """Answer at a port for the life of this process, in threads; return the port. Raises ``ConfigurationError``."""
         try:
             server, _thread = self._client.start_http_server(port, addr=host, registry=self._registry)
         except OSError as error:

@@ -111,7 +111,7 @@ class Gate:
         return None
 
     def _welcome(self, scope: Scope, rest: list[tuple[str, str]]) -> Response:
-        """Take the token out of the address, so that it is in no history, and give a cookie for it."""
+        """Take the token out of the address, so that it is in no history, and return a cookie for it."""
         door = self._door
         path = door.prefix + _relative(scope["path"], door.prefix)
         answer = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)

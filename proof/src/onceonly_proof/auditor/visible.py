@@ -45,7 +45,7 @@ class SinkCheck:
         self._void = frozenset().union(*(each.void for each in facts.decisions))
 
     def run(self) -> Shown:
-        """Find what is wrong in this sink, and give what it shows, for the checks that look at several."""
+        """Find what is wrong in this sink, and return what it shows, for the checks that look at several."""
         rows = self._known(self._at_end)
         stood = {(each.place, each.order, each.value) for each in self._at_end}
         watched = self._known(

@@ -428,7 +428,7 @@ def _due(stage: Stage, delay_s: float) -> str:
 
 
 def _signal_worker(stage: Stage, arming: str, which: float, number: signal.Signals) -> int | None:
-    """Signal one of the workers when it is time; give its pid, None while there is nobody to be signalled."""
+    """Signal one of the workers when it is time; return its pid, None while there is nobody to be signalled."""
     if stage.now() < float(arming):
         return None
     workers = stage.workers()

@@ -30,7 +30,7 @@ class Points:
         return {"ONCEONLY_FAILPOINTS": f"@{self._file}", "ONCEONLY_FAILPOINTS_DIR": str(self._fired)}
 
     def arm(self, point: str, action: str, nth: int = 1) -> str:
-        """Arm a point; give the key under which it fires once."""
+        """Arm a point; return the key under which it fires once."""
         own = next(self._ids)
         key = f"{point}#{own}"
         self._armed[key] = f"{point}={action}@{nth}#{own}"

@@ -308,7 +308,7 @@ def run_round(
 ) -> tuple[Round, Path | None]:
     """Run a round until its plan is done or so many crashes have happened; audit it.
 
-    Gives the round, and the folder that is kept of it if it was not clean.
+    Return the round, and the folder that is kept of it if it was not clean.
     """
     started, begun = datetime.now(UTC), time.monotonic()
     name = f"{plan.seed}-{plan.number}-{plan.connector.replace('+', '-')}"
@@ -445,7 +445,7 @@ def _create(kafka: EmbeddedKafka, topic: str, partitions: int, configs: Mapping[
 
 
 def _held_against_the_model(events: Path, scene: Scene) -> tuple[Trace, tuple[str, ...]]:
-    """Ask whether a behaviour of the model gives this event log; give the word, and what is not explained."""
+    """Ask whether a behaviour of the model gives this event log; return the word, and what is not explained."""
     try:
         found = traces.validate(events, timeout_s=_TRACE_TIMEOUT_S)
     except (ValueError, TimeoutError) as error:

@@ -114,7 +114,7 @@ class Feeder:
         self._thread.start()
 
     def stop(self) -> int:
-        """Stop, see that everything is written, and give the number of rows. Idempotent.
+        """Stop, see that everything is written, and return the number of rows. Idempotent.
 
         Raises:
             UnavailableError: the broker did not take all of it in time.

@@ -267,7 +267,7 @@ class ContractTests(Subject):
 
 
 def together(actions: list[Callable[[], Outcome]]) -> list[Outcome]:
-    """Do all at a time; give the answers."""
+    """Do all at a time; return the answers."""
     with ThreadPoolExecutor(len(actions)) as pool:
         return [done.result() for done in [pool.submit(action) for action in actions]]
 

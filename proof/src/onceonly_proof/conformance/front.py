@@ -133,7 +133,7 @@ def _without_columns(world: World) -> Any:  # noqa: ANN401  a QueryContext
 
 
 def _drawn(world: World, name: str) -> tuple[list[str], str]:
-    """Return a secret option a value that need not work; give it, and what a sink shows that has it."""
+    """Give a secret option a value that need not work; return it, and what a sink shows that has it."""
     secret = "onceonly-conformance-5ecret"  # noqa: S105  no password: a text to look for
     made: list[Any] = []
     error = refused(lambda: made.append(world.sink(**{name: secret})))

@@ -32,7 +32,7 @@ def plan(suite: Subject, *, epoch: int, run: str, **work: Any) -> Any:  # noqa: 
 
 
 def slot(suite: Subject, *, planned: Any, number: int, run: str, **work: Any) -> Any:  # noqa: ANN401  JSON
-    """Run one attempt of a slot, as an executor's worker does; give its vote."""
+    """Run one attempt of a slot, as an executor's worker does; return its vote."""
     with Query(suite, Work(**work), run=run) as query:
         return msgspec.to_builtins(query.slot(msgspec.convert(planned, Plan), suite.sink.name, number))
 
@@ -56,7 +56,7 @@ def prepare_and_die(suite: Subject, *, to: str, **work: Any) -> None:  # noqa: A
 
 
 def commit(suite: Subject, *, handle: Mapping[str, Any], **work: Any) -> str:  # noqa: ANN401  as above
-    """Commit a handle; give the outcome's name."""
+    """Commit a handle; return the outcome's name."""
     with Query(suite, Work(**work)) as query:
         given = Handle(transaction=handle["transaction"], data=handle["data"])
         return type(query.sinks[suite.sink.name].commit(given)).__name__

@@ -31,7 +31,7 @@ class Subject:
     process takes more than a tenth of a second, to kill at one pass of each, and at fewer points of the recovery."""
 
     def options(self, folder: Path) -> dict[str, str]:
-        """Make an empty target of its own and give the sink's options for it. Several times a test.
+        """Make an empty target of its own and return the sink's options for it. Several times a test.
 
         ``folder`` is an empty folder that is removed afterwards. Give the secret options a value, too.
         """

@@ -50,7 +50,7 @@ class Attempt:
         self.sink.write(self.transaction, self.world.suite.batch(numbers))
 
     def pre_commit(self) -> Handle:
-        """Prepare; give the handle as another process gets it, through JSON."""
+        """Prepare; return the handle as another process gets it, through JSON."""
         handle = self.sink.pre_commit(self.transaction)
         if handle is None:
             raise broken("pre_commit gives the handle of what it has prepared", "it gave None")

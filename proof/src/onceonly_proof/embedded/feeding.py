@@ -23,7 +23,7 @@ def feed(
     *,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Write rows, each with its partition and key, and give their number; returns when the broker has them.
+    """Write rows, each with its partition and key, and return their number once the broker has them.
 
     Raises:
         UnavailableError: it did not take them all.

@@ -76,7 +76,7 @@ class PowerDisk:
         return bool(self._tell(do="look")["off"])
 
     def save(self, path: Path | str) -> int:
-        """Write all that happened since the last cut into a file, and give the number of operations."""
+        """Write all that happened since the last cut into a file, and return the number of operations."""
         return int(self._tell(do="save", path=str(path))["count"])
 
     def restore(self, path: Path | str, *, at: int, keep: Keep) -> None:

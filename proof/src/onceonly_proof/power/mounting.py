@@ -32,7 +32,7 @@ def may_mount() -> bool:
 
 
 def mount(point: Path) -> int:
-    """Mount at an empty folder, and give the descriptor over which the kernel asks.
+    """Mount at an empty folder, and return the descriptor over which the kernel asks.
 
     Raises:
         SetupError: this process may not, in one sentence.

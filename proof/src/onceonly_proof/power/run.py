@@ -36,7 +36,7 @@ class PowerOptions:
 
 
 def run_power(options: PowerOptions, say: Callable[[str], None]) -> Result:
-    """Run it, write the result after each state, and give it. Needs the right to mount, Java and PySpark.
+    """Run it, write the result after each state, and return it. Needs the right to mount, Java and PySpark.
 
     Raises:
         SetupError: the machine or the user lacks something.

@@ -69,7 +69,7 @@ def _kinds(stage: Stage, begun: int) -> list[str]:
 
 
 def _live(stage: Stage, world: World, at: int | None) -> int:
-    """Let a job run the query over more input, and kill it before an operation; give the number of operations."""
+    """Let a job run the query over more input, and kill it before an operation; return the number of operations."""
     world.feed(2)
     life = stage.life(world.pipeline)
     life.wait_ready()

@@ -61,7 +61,7 @@ class AppendedSink(TwoPhaseCommitSink[AppendedAttempt]):
     # --- what a sink defines --------------------------------------------------------------------------------
 
     def look(self) -> Mapping[str, str | int]:
-        """See whether the target can be written to; give facts. Driver, once a run. Raises a typed error."""
+        """See whether the target can be written to; return facts. Driver, once a run. Raises a typed error."""
         return {}
 
     def beside(self) -> Sequence[str]:

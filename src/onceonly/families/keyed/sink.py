@@ -114,7 +114,7 @@ class KeyedSink(StagedSink):
     def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
         """Put or delete rows, each unless its key has a greater version. From several threads of driver or executor.
 
-        The same again changes nothing; a key that is deleted keeps the version for the time of ``tombstones``. Gives
+        The same again changes nothing; a key that is deleted keeps the version for the time of ``tombstones``. Return
         those that the target will never take, by their places in ``rows``, and one whose key has a greater version.
         Raises ``UnavailableError`` for what may pass, another typed error for what does not.
         """
@@ -123,8 +123,8 @@ class KeyedSink(StagedSink):
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
         """Note names as applied and the epoch as its query's newest, unless a newer one is noted. Driver, idempotent.
 
-        All or nothing: gives the newest epoch that the books have, and notes nothing, where that is older than
-        ``since`` (-1 where there is none); None else. Raises ``UnavailableError`` where a name is void. Names that are
+        All or nothing. Return the newest epoch that the books have, with nothing noted, where that is older than
+        ``since`` (-1 where there is none); else None. Raises ``UnavailableError`` where a name is void. Names that are
         ``BOOKS_EPOCHS`` older may be forgotten.
         """
 
@@ -162,7 +162,7 @@ class KeyedSink(StagedSink):
     def examine(self, rows: KeyedRows, version: int) -> Newer | None:
         """See whether the target would take rows that wait for a decision, and change nothing. Driver.
 
-        Gives a key that has a greater version. Raises what ``rehearse`` may.
+        Return a key that has a greater version. Raises what ``rehearse`` may.
         """
 
     # --- what the family does -------------------------------------------------------------------------------

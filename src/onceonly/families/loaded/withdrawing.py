@@ -56,7 +56,7 @@ class Table(Protocol):
 def withdraw(
     table: Table, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool
 ) -> int:
-    """Take back all epochs after one, whose ``handles`` are all that they committed; give how many files they are of.
+    """Take back all epochs after one, whose ``handles`` are all that they committed; return how many files they are of.
 
     One entry of the log, however many epochs; nothing of it where the table is as if it had been made. Idempotent, safe
     to be killed in. Raises ``ConfigurationError`` where others have changed these files, and nothing is taken back;

@@ -110,7 +110,7 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
     def withdraw(
         self, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool = False
     ) -> int:
-        """Take back all that was committed in epochs after one; give how many files that was. Operator's process."""
+        """Take back all that was committed in epochs after one; return how many files that was. Operator's process."""
         return withdrawing.withdraw(
             self._target.files, self._files.target, context, epoch, handles, only_look=only_look
         )

@@ -115,7 +115,7 @@ class Store(Files, Protocol):
         ...
 
     def checksum(self, path: Path) -> str:
-        """Read the whole file and give its xxh3 as 16 hex digits."""
+        """Read the whole file and return its xxh3 as 16 hex digits."""
         ...
 
     def files(self, folder: Path) -> Iterator[Path]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def withdraw(
     store: Files, at: Path, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool
 ) -> int:
-    """Take back all epochs after one, whose ``handles`` are all that they committed; give how many files went.
+    """Take back all epochs after one, whose ``handles`` are all that they committed; return how many files went.
 
     Whoever reads the manifests sees one epoch less after the other, the newest first; then the files go, under who
     reads them just now. Idempotent, safe to be killed in. Raises ``ConfigurationError`` where the target is another, or

@@ -130,7 +130,7 @@ def _look(admin: Admin, prepared: Prepared) -> Outcome | None:
 
 
 def _end_all(admin: Admin, many: Sequence[Prepared]) -> dict[str, Any]:
-    """Send EndTxn of all, and give the answers by transactional id."""
+    """Send EndTxn of all, and return the answers by transactional id."""
     try:
         for cluster_id, transactional_id in {each.cluster_id: each.transactional_id for each in many}.items():
             require_cluster(admin, cluster_id, transactional_id)

@@ -28,7 +28,7 @@ class Events:
         self._first = True
 
     def feed(self, line: bytes) -> Event | None:
-        """Take a line; give the event that it ends."""
+        """Take a line; return the event that it ends."""
         if self._first:
             line, self._first = line.removeprefix(b"\xef\xbb\xbf"), False
         if not line:

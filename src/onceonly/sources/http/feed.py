@@ -66,7 +66,7 @@ class HttpFeed:
         )
 
     def receive(self, mark: str | None) -> Generator[Batch | None, None, None]:
-        """Ask for the response, and give its lines or events."""
+        """Ask for the response, and yield its lines or events."""
         loop = asyncio.new_event_loop()
         chunks = self._chunks(mark)
         try:

@@ -61,7 +61,7 @@ class Receiver(threading.Thread):
             self._at_rest.set()
 
     def opened(self) -> Writer:
-        """Wait until the journal is open; give its writer. Raises what ended this thread."""
+        """Wait until the journal is open; return its writer. Raises what ended this thread."""
         self._opened.wait()
         self.require_alive()
         assert self.writer is not None  # noqa: S101  else there is an error

@@ -120,7 +120,7 @@ class Writer:
         return self.backlog >= self._limits.backlog_bytes
 
     def append(self, rows: pa.Table, mark: str | None = None, suspects: Sequence[bool] | None = None) -> int:
-        """Write rows as one segment, without those whose id is remembered; give how many were new. Durable on return.
+        """Write rows as one segment, without those whose id is remembered; return how many were new. Durable on return.
 
         ``suspects`` says of each row whether its id is looked up, None for all.
 

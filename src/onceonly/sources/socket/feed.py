@@ -47,7 +47,7 @@ class SocketFeed:
         )
 
     def receive(self, mark: str | None) -> Generator[Batch | None, None, None]:  # noqa: ARG002  a socket has no place to go on from
-        """Connect, and give lines."""
+        """Connect, and yield lines."""
         with self._connect() as connection:
             gather = Gather(self.columns, self._limits)
             lines = Lines(self._limits.segment_bytes, self.of)

@@ -126,7 +126,7 @@ def carry_out(
     files_max: int | None = None,
     seconds_max: float | None = None,
 ) -> Due:
-    """Do what is due, in the durable order; give what was done. Idempotent, also beside others who do the same.
+    """Do what is due, in the durable order; return what was done. Idempotent, also beside others who do the same.
 
     ``files_max`` and ``seconds_max`` bound how many files are removed: whole epochs until there are so many, or so much
     time is over. A file that somebody took away is no error; one with another length than was listed is somebody

@@ -22,7 +22,7 @@ class Waiting:
         self._small: list[pa.RecordBatch] = []
 
     def add(self, rows: pa.RecordBatch) -> int:
-        """Keep rows; give by how much ``cost`` has grown, which is below nothing where many were joined."""
+        """Keep rows; return by how much ``cost`` has grown, which is below nothing where many were joined."""
         before = self.cost
         self._small.append(rows)
         self.bytes += rows.nbytes

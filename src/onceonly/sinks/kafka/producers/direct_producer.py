@@ -180,7 +180,7 @@ class DirectProducer:
                     return
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until every row is acknowledged or failed; gives how many are neither. The offset goes beside them."""
+        """Wait until every row is acknowledged or failed; return how many are neither. The offset goes beside them."""
         try:
             left = self._flush(timeout_s)
             if not left and self.failures.first is None:
@@ -191,7 +191,7 @@ class DirectProducer:
         return left
 
     def begin_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> Future[None]:
-        """Have ``flush`` put an offset of partition 0 into the transaction; gives what becomes of it, known by then.
+        """Have ``flush`` put an offset of partition 0 into the transaction; return what becomes of it, known by then.
 
         That is ``KafkaException`` where it is refused, ``UnavailableError`` where it is not answered for so long.
         """
@@ -376,7 +376,7 @@ class DirectProducer:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Cut a batch to what a cache holds, and give how many bytes each piece has, about."""
+    """Cut a batch to what a cache holds, and return how many bytes each piece has, about."""
     size, count = batch.nbytes, batch.num_rows
     step = max(min(_ROWS_AT_ONCE, count * _BYTES_AT_ONCE // max(size, 1)), 1)
     for begin in range(0, count, step):

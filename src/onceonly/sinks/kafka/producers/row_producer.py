@@ -111,7 +111,7 @@ class RowProducer:
                 return
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until every row is acknowledged or failed; gives how many are neither.
+        """Wait until every row is acknowledged or failed; return how many are neither.
 
         Raises ``KafkaException`` where the client fails for good.
         """

@@ -147,7 +147,7 @@ class Admin:
         return PlainClient(self._options) if names.missing() else Client(self._options)
 
     def send(self, request: Any, node: int | None = None) -> Any:  # noqa: ANN401  kafka-python is untyped
-        """Send one request to a broker, any where none is named, and give its response.
+        """Send one request to a broker, any where none is named, and return its response.
 
         Where none is named, a second one may be asked before the first answers: only for what may be repeated.
         """
@@ -161,7 +161,7 @@ class Admin:
         return self.client().post(request, node, timeout_ms)
 
     def to_coordinator(self, kind: int, key: str, request: Any) -> Any:  # noqa: ANN401
-        """Send one request to the coordinator of a group or transactional id and give its response."""
+        """Send one request to the coordinator of a group or transactional id and return its response."""
         client = self.client()
         try:
             return client.send(request, client.coordinator(kind, key))
@@ -172,7 +172,7 @@ class Admin:
             raise
 
     def to_coordinators(self, kind: int, requests: Mapping[str, Any]) -> dict[str, Any | NotAnsweredError]:
-        """Send many requests, each to the coordinator of its key, and only then wait; give the answers by key.
+        """Send many requests, each to the coordinator of its key, and only then wait; return the answers by key.
 
         Raises ``NotAnsweredError`` where there is no connection.
         """

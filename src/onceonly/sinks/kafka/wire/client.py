@@ -122,7 +122,7 @@ class Client(Coordinators):
         return found
 
     def send(self, request: Any, node: int | None) -> Any:  # noqa: ANN401
-        """Send one request, to any broker where none is named, and give its response."""
+        """Send one request, to any broker where none is named, and return its response."""
         if node is None:
             return self._in_its_thread(self._ask_any, request)
         return self._in_its_thread(self._ask, request, node, REQUEST_S)
@@ -133,7 +133,7 @@ class Client(Coordinators):
         return self._begin(self._ask, request, node, timeout_s)
 
     def send_all(self, kind: int, requests: Mapping[str, Any]) -> dict[str, Any | NotAnsweredError]:
-        """Send each request to the coordinator of its key, and give the answers; none waits for another broker's.
+        """Send each request to the coordinator of its key, and return the answers; none waits for another broker's.
 
         Raises what is neither an answer nor that there was none, as ``send`` does.
         """

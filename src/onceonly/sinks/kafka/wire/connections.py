@@ -30,7 +30,7 @@ class Connections:
         self._not_before: dict[int, float] = {}
 
     def send(self, node: int, requests: Mapping[str, Any]) -> dict[str, Any]:
-        """Send all to a broker; give kafka-python's futures of their answers, by the same keys.
+        """Send all to a broker; return kafka-python's futures of their answers, by the same keys.
 
         Those of one connection are answered in their order.
         """

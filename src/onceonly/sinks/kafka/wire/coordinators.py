@@ -23,7 +23,7 @@ class Coordinators(ABC):
 
     @abstractmethod
     def send(self, request: Any, node: int | None) -> Any:  # noqa: ANN401  kafka-python is untyped
-        """Send one request, to any broker where none is named, and give its response."""
+        """Send one request, to any broker where none is named, and return its response."""
 
     def remember(self, kind: int, key: str, node: int) -> None:
         """Take a broker for the coordinator of a key."""

@@ -50,7 +50,7 @@ class PlainClient(Coordinators):
         return found
 
     def send(self, request: Any, node: int | None) -> Any:  # noqa: ANN401  kafka-python is untyped
-        """Send one request, to any broker where none is named, and give its response."""
+        """Send one request, to any broker where none is named, and return its response."""
         return self._ask(request, node, REQUEST_S)
 
     def post(self, request: Any, node: int, timeout_ms: float | None = None) -> Future[Any]:  # noqa: ANN401
@@ -59,7 +59,7 @@ class PlainClient(Coordinators):
         return background.begin("onceonly-plain", self._ask, request, node, timeout_s)
 
     def send_all(self, kind: int, requests: Mapping[str, Any]) -> dict[str, Any | NotAnsweredError]:
-        """Send each request to the coordinator of its key, one after the other, and give the answers."""
+        """Send each request to the coordinator of its key, one after the other, and return the answers."""
         answers: dict[str, Any | NotAnsweredError] = {}
         for key, request in requests.items():
             try:
