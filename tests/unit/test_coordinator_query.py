@@ -8,11 +8,13 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.checkpoint.syncing import CheckpointSync
 from onceonly.coordinator.query import QueryCoordinator
+from onceonly.durable.sealed import decoder
 from onceonly.errors import (
     AdoptionError,
     CheckpointChangedError,
@@ -282,6 +284,11 @@ def ballot(slot: int, refused: int, *, sink: str = "memory") -> Ballot:
     return Ballot(
         vote=vote(sink, 1), letters=letters, refused=f"row 0 of slot {slot}: why" if refused else ""
     )
+
+
+def test_a_ballot_of_a_function_comes_back_from_its_job_as_it_was() -> None:
+    for made in (ballot(0, 0), ballot(1, 3)):
+        assert decoder(Ballot).decode(msgspec.json.encode(made)) == made
 
 
 def with_letters(coordinator: QueryCoordinator, *, store: str = "letters", limit: int = 5) -> None:

@@ -1,12 +1,10 @@
-"""What one attempt at one slot gives to the driver. A frozen value; it travels by pickle."""
+"""What one attempt at one slot gives to the driver. A frozen value; it travels by pickle, or as JSON."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from onceonly.model import Vote
+from onceonly.model import Vote  # noqa: TC001  the codec reads the annotations at run time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
