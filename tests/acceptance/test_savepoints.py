@@ -55,6 +55,12 @@ def onceonly(*arguments: str | Path) -> Any:  # noqa: ANN401  JSON
     return told
 
 
+def killed(point: str, *arguments: str | Path) -> None:
+    """Run the command line until it is killed at a crash point."""
+    status, _, said = command(*arguments, ONCEONLY_FAILPOINTS=point)
+    assert status == -9, said
+
+
 def come_to(checkpoint: Path, epoch: int, run: Run) -> None:
     """Wait until Spark has noted an epoch."""
     run.until(lambda: newest(checkpoint) >= epoch, f"chk-{epoch} was noted")
@@ -208,21 +214,28 @@ def test_of_a_job_that_is_killed_again_and_again_each_savepoint_is_of_what_was_d
     tmp_path: Path,
 ) -> None:
     one, place = tmp_path / "one", tmp_path / "place"
-    for point in KILLS:
+    for number, point in enumerate(KILLS, 1):
         run = start(tmp_path, one, tmp_path / "ledger", "window", "changelog", failpoints=f"{point}=pause@3")
         try:
             run.wait_for(point)
+            killed(f"savepoint.after_copy=kill@{3 * number}", "savepoint", "create", one, place)
             onceonly("savepoint", "create", one, place)  # beside it
         finally:
             run.kill_tree()
+        killed(f"savepoint.before_copy=kill@{3 * number}", "savepoint", "create", one, place)
         onceonly("savepoint", "create", one, place)  # with it down
-    made = onceonly("savepoint", "list", place)["savepoints"]
-    assert len(made) == 2 * len(KILLS)
+    status, listed, said = command("savepoint", "list", place)
+    made = listed["savepoints"]
+    assert (status, len(made), len(listed["not_whole"])) == (1, 2 * len(KILLS), 2 * len(KILLS)), said
     newest_one, last = made[0], made[0]["epoch"] + COMPARED
     end_after(one, last)
     finished(start(tmp_path, one, tmp_path / "ledger", "window", "changelog"))
-    two = tmp_path / "two"
-    onceonly("savepoint", "restore", newest_one["path"], "--to", two, "--output", "again", *LEDGER)
-    end_after(two, last)
-    finished(start(tmp_path, two, tmp_path / "ledger2", "window", "changelog"))
-    assert_alike(tmp_path / "ledger", tmp_path / "ledger2", range(newest_one["epoch"] + 1, last + 1))
+    for word, more in (("fork", ()), ("restore", ("--output", "again", *LEDGER))):
+        two, ledger = tmp_path / word, tmp_path / f"{word}-ledger"
+        begun = ("savepoint", word, newest_one["path"], "--to", two, *more)
+        for point in ("before_copy=kill@4", "after_copy=kill@9", "before_id=kill"):
+            killed(f"savepoint.{point}", *begun)
+        onceonly(*begun)
+        end_after(two, last)
+        finished(start(tmp_path, two, ledger, "window", "changelog"))
+        assert_alike(tmp_path / "ledger", ledger, range(newest_one["epoch"] + 1, last + 1))
