@@ -31,14 +31,15 @@ class Cluster(BaseHTTPRequestHandler):
 
     answers: ClassVar[list[tuple[int, Any]]] = []
     asked: ClassVar[list[tuple[str, str, bytes, str]]] = []
+    kind = "application/json"
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         self.asked.append((self.command, self.path, body, self.headers.get("authorization", "")))
         status, answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        data = json.dumps(answer).encode()
+        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", self.kind)
         self.send_header("x-elastic-product", "Elasticsearch")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
@@ -108,6 +109,17 @@ def test_a_cluster_that_stays_busy_is_told_of_and_restartable(sink: OpenSearchSi
     Cluster.answers += [bulk(BUSY)]
     with pytest.raises(UnavailableError, match="has had too much to do"):
         sink.put(rows(1), 7)
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/html", "text/plain"])
+def test_an_answer_that_is_no_json_is_told_with_the_server(
+    sink: OpenSearchSink, kind: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cluster, "kind", kind)
+    Cluster.answers += [(200, b"<html>log in first</html>")]
+    with pytest.raises(UnavailableError, match=f"{url}.* gives an answer that is no JSON") as raised:
+        sink.put(rows(1), 7)
+    assert "the option url" in raised.value.next_step
 
 
 def test_a_request_that_is_too_large_is_halved_down_to_the_row_that_is(sink: OpenSearchSink) -> None:

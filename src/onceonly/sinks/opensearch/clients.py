@@ -80,9 +80,13 @@ class OpenSearchClient:
             raise no_answer(error, self._options) from error
         except self._errors.TransportError as error:
             return int(error.status_code), error.info
+        except self._errors.SerializationError as error:
+            raise _no_json(self._options) from error
         # Of a status that is ignored, only the answer tells.
         if answer is False:
             return 404, {}
+        if isinstance(answer, str) and answer:
+            raise _no_json(self._options)
         is_error = isinstance(answer, dict) and "error" in answer and "status" in answer
         return int(answer["status"]) if is_error else 200, answer
 
@@ -137,8 +141,12 @@ class ElasticsearchClient:
             ) from error
         except self._transport.TlsError as error:
             raise no_answer(error, self._options, tls=True) from error
+        except self._transport.SerializationError as error:
+            raise _no_json(self._options) from error
         except self._transport.TransportError as error:
             raise no_answer(error, self._options) from error
+        if isinstance(answer.body, str) and answer.body:
+            raise _no_json(self._options)
         return int(answer.meta.status), answer.body
 
     def close(self) -> None:
@@ -155,6 +163,13 @@ def no_answer(error: Exception, options: SearchOptions, *, tls: bool = False) ->
     return UnavailableError(
         f"{options.where} does not answer: {type(error).__name__}: {error}",
         next_step="see whether it runs and can be reached; rows that it has are not written twice",
+    )
+
+
+def _no_json(options: SearchOptions) -> UnavailableError:
+    return UnavailableError(
+        f"{options.where} gives an answer that is no JSON: it is no cluster, or something before it answers",
+        next_step="see to the option url, and to proxies and pages of a login on the way there",
     )
 
 
