@@ -129,6 +129,18 @@ def test_letters_that_would_get_among_the_rows_are_refused(tmp_path: Path, kind:
     coordinator.close()
 
 
+def test_letters_that_would_get_among_the_rows_change_nothing_of_the_table(tmp_path: Path) -> None:
+    job = Job(tmp_path, "delta", "delta")
+    letters = LetterSettings(format="onceonly.delta", options={**job.options, "merge.schema": "true"})
+    job.settings = SinkSettings(name="delta", options=job.options, letters=letters)
+    before = DeltaTable(job.options["path"]).version()
+    coordinator = job.started()
+    with pytest.raises(ConfigurationError, match="would get among its rows"):
+        coordinator.plan(0, run="r")
+    coordinator.close()
+    assert DeltaTable(job.options["path"]).version() == before
+
+
 def test_without_a_place_for_letters_the_first_row_stops_the_slot_and_says_so(tmp_path: Path) -> None:
     job = Job(tmp_path, "delta", "delta")
     coordinator = job.started()

@@ -225,8 +225,10 @@ class Coordinator:
                 f"The sink {name} cannot promise {each.guarantee}; it offers {', '.join(sorted(offered))}.",
                 next_step="Set onceonly.guarantee to what it offers, or take another.",
             )
-        facts = dict(sink.check(self._context(name)))
         main = self._participants.get(letters_of(name) or "")
+        if main is not None:
+            refuse_same_target(name, each.sink, main.sink, is_checked=False)
+        facts = dict(sink.check(self._context(name)))
         if main is not None:
             refuse_same_target(name, each.sink, main.sink)
         return facts

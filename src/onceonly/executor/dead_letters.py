@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceonly import failpoints
-from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError
 from onceonly.model import Guarantee, Handle, Mode, letters_name, letters_of
 from onceonly.rows.checksum import RowChecksum
 from onceonly.rows.json_rows import json_rows
@@ -56,9 +56,20 @@ def columns_of(sink: Sink) -> tuple[tuple[str, str], ...]:
         ) from None
 
 
-def refuse_same_target(name: str, letters: Sink, main: Sink) -> None:
-    """See that letters do not get among the rows of the sink that refused them. Driver, after both checks."""
-    if isinstance(letters, type(main)) and main.overlaps(letters.identity()):
+def refuse_same_target(name: str, letters: Sink, main: Sink, *, is_checked: bool = True) -> None:
+    """See that letters do not get among the rows of the sink that refused them. Driver.
+
+    Before the letters' own check, which may change their target, as well as after it, which may make that.
+    """
+    if not isinstance(letters, type(main)):
+        return
+    try:
+        is_same = main.overlaps(letters.identity())
+    except OnceonlyError:
+        if is_checked:
+            raise
+        return  # what is wrong with it, its check says
+    if is_same:
         raise ConfigurationError(
             f"the dead letters of sink {letters_of(name)} would get among its rows: both have the same target",
             next_step="give the letters a target of their own by onceonly.deadletter.option.…",
