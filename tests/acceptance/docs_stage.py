@@ -25,6 +25,7 @@ from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.configure import SETTINGS
 from onceonly.spark.epoch import _coordinators
+from onceonly_proof.auditor.lake import LakeReader
 from onceonly_proof.embedded.cassandra import EmbeddedCassandra
 from onceonly_proof.embedded.feeds import EmbeddedFeed
 from onceonly_proof.embedded.kinesis import EmbeddedKinesis
@@ -406,41 +407,63 @@ class ReadFiles(Stage):
         assert list(names["taken"].values()) == [2]
 
 
-class WriteToDelta(Stage):
-    def names(self) -> Names:
-        onceonly.register(self.spark)
-        self.checks = {"write": self.all_rows}
-        return {"events": self.collection("shop string, amount long")}
-
-    def all_rows(self, names: Names) -> None:
-        from deltalake import DeltaTable
-
-        table = DeltaTable(self.folder / "orders").to_pyarrow_table()
-        assert Counter(
-            zip(table["shop"].to_pylist(), map(str, table["amount"].to_pylist()), strict=True)
-        ) == Counter(ROWS)
-
-
-class FilesOnStores(Stage):
+class WithBucket(Stage):
     """A bucket, and a session that knows how to reach it. The server ends with the process."""
 
-    def names(self) -> Names:
+    server: EmbeddedS3
+
+    def serve(self) -> None:
         self.server = EmbeddedS3(self.folder / "s3")
         self.server.start()
         self.server.make_bucket("lake")
         for name, value in self.server.hadoop().items():
             self.spark.conf.set(name, value)
         onceonly.register(self.spark)
+
+    def serve_no_more(self) -> None:
+        self.server.close()
+        for name in self.server.hadoop():
+            self.spark.conf.unset(name)
+        onceonly.register(self.spark)
+
+
+class WriteToDelta(WithBucket):
+    def names(self) -> Names:
+        self.serve()
+        self.checks = {"write": self.all_rows, "stored": self.all_rows_on_s3}
+        return {"events": self.collection("shop string, amount long")}
+
+    def all_rows(self, names: Names) -> None:
+        from deltalake import DeltaTable
+
+        table = DeltaTable(self.folder / "orders").to_pyarrow_table()
+        self._see(table.to_pylist())
+
+    def all_rows_on_s3(self, names: Names) -> None:
+        reader = LakeReader(
+            "delta",
+            "tables/orders",
+            names=lambda path: self.server.names("lake", path),
+            read=lambda name: self.server.read("lake", name),
+        )
+        self._see(list(reader.table()))
+        self.serve_no_more()
+
+    @staticmethod
+    def _see(rows: list[dict[str, Any]]) -> None:
+        assert Counter((row["shop"], str(row["amount"])) for row in rows) == Counter(ROWS)
+
+
+class FilesOnStores(WithBucket):
+    def names(self) -> Names:
+        self.serve()
         self.checks = {"write": self.all_rows}
         return {"onceonly": onceonly, "orders": self.collection("shop string, amount long")}
 
     def all_rows(self, names: Names) -> None:
         assert sum(epoch.rows for epoch in names["whole"]) == len(ROWS)
         assert self.server.names("lake", "orders")
-        self.server.close()
-        for name in self.server.hadoop():
-            self.spark.conf.unset(name)
-        onceonly.register(self.spark)
+        self.serve_no_more()
 
 
 class WriteToIceberg(Stage):

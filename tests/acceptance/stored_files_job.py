@@ -1,7 +1,7 @@
-"""A streaming job in its own process, to be killed: rows of Spark's own source → files in a store, by either way.
+"""A streaming job in its own process, to be killed: rows of Spark's own source → files or a table in a store.
 
-Run as a script by ``test_files_on_stores.py``: ``WAY EPOCHS FOLDER TARGET SETTINGS``, the last of which is JSON. The
-checkpoint is on this machine, and Spark itself knows nothing of the store.
+Run as a script by ``test_files_on_stores.py`` and ``test_tables.py``: ``WAY EPOCHS FOLDER TARGET SETTINGS``, the last
+of which is JSON. The checkpoint is on this machine, and Spark itself knows nothing of the store.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ def main(way: str, epochs: int, folder: Path, target: str, settings: dict[str, s
     writer = rows.writeStream.option("checkpointLocation", checkpoint)
     if way == "format":
         query = writer.format("onceonly.files").partitionBy("third").options(**sink).start()
+    elif way == "delta":
+        query = writer.format("onceonly.delta").partitionBy("third").options(**sink, create="true").start()
     else:
         query = writer.foreachBatch(onceonly.sink("onceonly.files", partitionBy="third", **sink)).start()
     rate_rows.run(spark, query, folder / "checkpoint", epochs=epochs, within_s=_WAIT_S)

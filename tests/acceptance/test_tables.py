@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import harness
 import pytest
+import stored_files_job
 import table_job
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
+
+from onceonly_proof.auditor.lake import LakeReader
+from onceonly_proof.embedded.s3 import SECRET, EmbeddedS3
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +69,59 @@ def test_each_epoch_is_one_version_of_a_delta_table_whatever_is_killed(tmp_path:
     assert len(epochs) * table_job.ROWS_PER_EPOCH == len(rows["value"])
     listed = {Path(uri) for uri in table.file_uris()}
     assert set((path / "onceonly").rglob("*.parquet")) == listed
+
+
+POINTS = ("commit.before_handle", "receipt.before_put")
+MORE = ("slot.during_write", "slot.after_prepare", "link.after_put", "commit.after_handle", "complete.before")
+
+
+@pytest.mark.parametrize("points", [POINTS, pytest.param(POINTS + MORE, marks=pytest.mark.long)])
+def test_each_epoch_is_one_version_of_a_table_on_s3_whatever_is_killed(
+    tmp_path: Path, points: tuple[str, ...]
+) -> None:
+    """The table as deltalake reads it, and as the protocol says of what lies in the bucket; and no key anywhere."""
+    with EmbeddedS3(tmp_path / "s3") as server:
+        server.make_bucket("lake")
+        for point in points:
+            assert on_s3(tmp_path, server, 1000, f"{point}=kill@2") != 0, point
+        done = len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
+        assert on_s3(tmp_path, server, done + 3) == 0
+        told = {
+            "endpoint": server.url, "region": "us-east-1", "allow_http": "true", "access_key_id": "all",
+            "secret_access_key": SECRET,
+        }  # fmt: skip
+        table = DeltaTable("s3://lake/orders", storage_options=told)
+        rows = table.to_pyarrow_table().to_pydict()
+        audited = LakeReader(
+            "delta",
+            "orders",
+            names=lambda path: server.names("lake", path),
+            read=lambda name: server.read("lake", name),
+        )
+        assert Counter(row["value"] for row in audited.table()) == Counter(rows["value"])
+        assert sorted(rows["value"]) == list(range(len(rows["value"])))
+        assert rows["third"] == [value % 3 for value in rows["value"]]
+        assert audited.epochs() == list(range(done + 3))
+        assert len(audited.epochs()) * stored_files_job.ROWS_PER_EPOCH == len(rows["value"])
+        assert (audited.orphans(), audited.notes()) == ([], [])
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and "s3" not in path.parts]
+    assert any("events" in path.parts for path in written), "Spark's own log of its options"
+    assert not [path for path in written if SECRET.encode() in path.read_bytes()]
+
+
+def on_s3(folder: Path, server: EmbeddedS3, epochs: int, failpoints: str = "") -> int:
+    """Run the job to its end, or to where it is killed; return its status."""
+    environment = {
+        **os.environ,
+        "ONCEONLY_FAILPOINTS": failpoints,
+        "ONCEONLY_FAILPOINTS_DIR": str(folder),
+    }
+    told = ["delta", str(epochs), str(folder), "s3a://lake/orders", json.dumps(server.hadoop())]
+    with (folder / "said.log").open("ab") as said:
+        return subprocess.run(
+            [sys.executable, stored_files_job.__file__, *told],
+            env=environment, stdout=said, stderr=said, timeout=300, check=False,
+        ).returncode  # fmt: skip
 
 
 @pytest.mark.long

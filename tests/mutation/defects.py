@@ -91,6 +91,7 @@ SQL: Final = "tests/unit/test_sql_sink.py::"
 SQL_TYPES: Final = "tests/unit/test_sql_types.py::"
 STAGED_STORES: Final = "tests/unit/test_staged_stores.py::"
 TABLES: Final = "tests/unit/test_conformance_loaded.py::"
+LAKE: Final = "tests/unit/test_loaded_objects.py::"
 DELTA: Final = "tests/unit/test_delta_sink.py::"
 DELTA_INPUT: Final = "tests/unit/test_delta_bad_input.py::"
 MYSQL: Final = "tests/integration/test_sql_mysql.py::"
@@ -2517,7 +2518,7 @@ DEFECTS: Final = (
         group=LOADED,
         what="The mark of a committed attempt comes back after a power loss, and a sweep takes its files",
         file="families/loaded/sink.py",
-        before="            places.sync_marks(self.home, app)\n",
+        before="            home.sync_marks(app)\n",
         after="",
         tests=(DELTA + "test_versions_are_made_durable_before_the_receipt",),
     ),
@@ -2526,10 +2527,37 @@ DEFECTS: Final = (
         group=LOADED,
         what="The files of an attempt are removed one by one, and its writer goes on in its folder",
         file="families/loaded/attempt.py",
-        before="        if not self.folder.is_dir():  # rows may wait long before they meet the fence\n"
+        before="        if not self._stage.stands():  # rows may wait long before they meet the fence\n"
         "            raise self._swept()\n",
-        after="        self.folder.mkdir(exist_ok=True)\n",
+        after="        self._stage.folder.mkdir(exist_ok=True)\n",
         tests=(TABLES + "test_an_attempt_whose_folder_was_swept_writes_no_more_and_gives_no_vote",),
+    ),
+    Defect(
+        name="lake-vote-without-a-look",
+        group=LOADED,
+        what="An attempt on a store votes though a sweep was quicker, and nothing tells it",
+        file="families/loaded/objects.py",
+        before="        if not self._home.is_open(self._app, self._name):\n            return False\n",
+        after="",
+        tests=(LAKE + "test_an_attempt_that_was_swept_gives_no_vote_and_leaves_nothing",),
+    ),
+    Defect(
+        name="lake-sweep-without-fence",
+        group=LOADED,
+        what="A sweep on a store removes the files and leaves their note as it was: who wakes up late goes on",
+        file="families/loaded/objects.py",
+        before='        self.store.replace(_mark(above.rpartition("/")[0], name), _VOID)\n',
+        after="",
+        tests=(LAKE + "test_a_sweep_that_is_cut_off_at_any_request_is_ended_by_the_next",),
+    ),
+    Defect(
+        name="lake-commit-without-the-note",
+        group=LOADED,
+        what="A commit takes files on a store whatever their note says: a put that landed after a sweep is added",
+        file="families/loaded/objects.py",
+        before=" and self.is_open(load.app, load.name)\n",
+        after="\n",
+        tests=(LAKE + "test_a_put_that_lands_after_a_sweep_makes_nothing_whole",),
     ),
     Defect(
         name="loaded-values-wrap-around",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.loaded import DECLARED, Books, ConflictError, Layout, Load, LoadedSink
+from onceonly.families.loaded.folders import FolderHome
 from onceonly.families.loaded.load import app_of
 from onceonly.ports import Option
 
@@ -28,12 +29,16 @@ class LoadedDouble(LoadedSink):
     )
 
     @property
-    def home(self) -> Path:
+    def home(self) -> FolderHome:
+        return FolderHome(Path(self.options["folder"]))
+
+    @property
+    def log_folder(self) -> Path:
         return Path(self.options["folder"])
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         return {
-            "home": str(self.home),
+            "home": self.home.text,
             "table": "t",
             "columns": "key value",
             "since": 0,
@@ -87,7 +92,9 @@ class LoadedDouble(LoadedSink):
         # Never made here: a log that is not there is out of reach, and not empty.
         try:
             with (
-                closing(sqlite3.connect(f"file:{self.home / 'log.db'}?mode=rw", timeout=60, uri=True)) as log,
+                closing(
+                    sqlite3.connect(f"file:{self.log_folder / 'log.db'}?mode=rw", timeout=60, uri=True)
+                ) as log,
                 log,
             ):
                 yield log

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BUCKET = "bucket"
+_COMPLETED = b"<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>"
 _OF_UPLOADS = frozenset({"BEGIN", "PART", "PARTS", "COMPLETE", "END", "UPLOADS"})
 
 
@@ -217,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
         double.objects[key] = b"".join(upload.parts[number] for number in sorted(upload.parts))
         double.tokens[key] = upload.token
         upload.completed = True
-        return 200, {}, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>"
+        return 200, {}, _COMPLETED
 
     def _open(self, prefix: str) -> bytes:
         text = "".join(

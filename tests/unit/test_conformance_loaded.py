@@ -14,7 +14,8 @@ from tests.unit.loaded_bench import Bench
 from tests.unit.loaded_double import LoadedDouble, make_table
 
 from onceonly.errors import InDoubtError, LogError, TargetBehindError, UnavailableError, WriteFailedError
-from onceonly.families.loaded import Load, places
+from onceonly.families.loaded import Load
+from onceonly.families.loaded.folders import FolderHome
 from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, Mode, RetryLater, Unknown
 from onceonly_proof.conformance import SinkConformance
 
@@ -259,7 +260,7 @@ def test_a_mark_that_outlived_its_commit_is_tidied_up_and_nothing_else(
 ) -> None:
     handle = bench.prepared(rows(1))
     with monkeypatch.context() as patch:
-        patch.setattr(places, "unmark", lambda *_: None)
+        patch.setattr(FolderHome, "unmark", lambda *_: None)
         bench.sink().commit(handle)
     [leftover] = bench.sink().recover(bench.query)
     assert not leftover.is_open

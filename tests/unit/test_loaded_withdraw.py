@@ -267,7 +267,7 @@ def test_files_stay_for_readers_of_older_versions(table: Table) -> None:
     handles = epochs(table, 0, 1)
     withdraw(table, 0, handles[1:])
     load = Load.of(handles[1])
-    folder = table.bench.sink().home / load.folder  # type: ignore[attr-defined]
+    folder = table.bench.sink().home.folder / load.folder  # type: ignore[attr-defined]
     assert sum(pq.read_metadata(folder / file.path).num_rows for file in load.files) == 2
 
 

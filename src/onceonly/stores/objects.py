@@ -25,6 +25,7 @@ from onceonly.stores import answers
 from onceonly.stores.address import Kind
 from onceonly.stores.port import PutUnknownError
 from onceonly.stores.probing import probe, unfit
+from onceonly.stores.streams import PART_BYTES, ObjectStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -180,27 +181,40 @@ class ObjectStore:
         return [each.rpartition("/")[2] for each in found["common_prefixes"]]
 
     def tree(self, folder: str) -> list[str]:
-        begin, above = self._path(folder), self._path("")
-        try:
-            sizes = {
-                meta["path"]: meta["size"]
-                for page in obstore.list(self._client, begin.rstrip("/") or None)
-                for meta in page
-            }
-        except FileNotFoundError as error:
-            return self._nothing(error, folder)
-        except BaseError as error:
-            raise self._refusal(error, folder, "listed") from None
-        folders = {folder for path in sizes for folder in _above(path)}
+        sizes = self.sizes(folder)
+        folders = {above for name in sizes for above in _above(name)}
         found = []
-        for path, size in sizes.items():
-            name = path.removeprefix(above)
-            if not path.startswith(begin) or any(part.startswith(".") for part in name.split("/")):
+        for name, size in sizes.items():
+            if any(part.startswith(".") for part in name.split("/")):
                 continue
             # For a folder, Hadoop puts an empty one whose name ends with a slash: listed without it, and not there so.
-            if size or (path not in folders and self.head(name) is not None):
+            if size or (name not in folders and self.head(name) is not None):
                 found.append(name)
         return found
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Return the length of each object below a folder (``day/``), by its name, unordered."""
+        begin, above = self._path(folder), self._path("")
+        try:
+            return {
+                meta["path"].removeprefix(above): meta["size"]
+                for page in obstore.list(self._client, begin.rstrip("/") or None)
+                for meta in page
+                if meta["path"].startswith(begin)
+            }
+        except FileNotFoundError as error:
+            return dict.fromkeys(self._nothing(error, folder), 0)
+        except BaseError as error:
+            raise self._refusal(error, folder, "listed") from None
+
+    def begin(self, name: str) -> ObjectStream:
+        """Begin an object that is there once it is closed, put over whatever has its name. ``drop`` throws it away."""
+        file = obstore.open_writer(self._client, self._path(name), buffer_size=PART_BYTES, max_concurrency=1)
+        return ObjectStream(
+            file,
+            failed=lambda error: self._refusal(error, name, "put"),
+            remove=lambda: self.delete(name),
+        )
 
     def entries(self, folder: str) -> list[str]:
         """Return the names of objects and folders in a folder, without it, unordered."""

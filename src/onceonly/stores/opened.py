@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from onceonly.errors import SetupError
 from onceonly.stores.access import Hadoop
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from onceonly.stores.port import RewritableStore
     from onceonly.stores.uploads import S3Uploads
 
-_CONNECT = "5s"
-_CALL = "20s"
+CONNECT: Final = "5s"
+CALL: Final = "20s"
 _RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 _CLIENTS_MAX = 16
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -122,7 +122,7 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  as ab
     from obstore.store import AzureStore, GCSStore, S3Store
 
     config = dict(access.config)
-    client = {"timeout": _CALL, "connect_timeout": _CONNECT, **access.client}
+    client = {"timeout": CALL, "connect_timeout": CONNECT, **access.client}
     how: dict[str, Any] = {"config": config, "client_options": client, "retry_config": _RETRIES}
     if address.kind is Kind.AZURE:
         return AzureStore(address.container, **how)
@@ -140,8 +140,13 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  as ab
         if region:
             config.setdefault("region", region)
     if "endpoint" not in config:
-        given = next((url for name in _ENDPOINTS if (url := os.environ.get(name, ""))), "")
+        given = endpoint_of_machine()
         client.setdefault("allow_http", given.startswith("http:"))
         if given:  # the environment names the server, not the bucket's own name at it
             config["virtual_hosted_style_request"] = False
     return S3Store(address.container, **how)
+
+
+def endpoint_of_machine() -> str:
+    """Return the server of S3 that the environment names; nothing where it names none."""
+    return next((url for name in _ENDPOINTS if (url := os.environ.get(name, ""))), "")

@@ -4,8 +4,8 @@
 
     {target}/onceonly/{query}/{sink}/0000000007/7.0.5be3…/day=2026-11-21/00000.parquet
 
-The folder is the fence: a sweep moves it away at once, and then a paused attempt finds no place for another file, and
-none that it could vote for. What is committed stays where it was written.
+What keeps a paused attempt from voting after a sweep is the place's own: see ``folders`` and ``objects``. What is
+committed stays where it was written.
 """
 
 from __future__ import annotations
@@ -16,23 +16,20 @@ import uuid
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onceonly.durable import disk
 from onceonly.errors import WriteFailedError
-from onceonly.families.loaded import partitions, places
+from onceonly.families.loaded import partitions
 from onceonly.families.loaded.casting import fit
 from onceonly.families.loaded.load import DataFile, folder_of
 from onceonly.families.sifting import sifted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
+    from onceonly.families.loaded.places import Home, Stage
     from onceonly.ports import Refused, WriteContext
 
-OPEN_MAX = 32
-"""How many files of one attempt are open at a time, one a partition."""
 BUFFER_BYTES_MAX = 64 << 20
 """How much of one attempt waits in memory, of all partitions together."""
 GROUP_BYTES = 32 << 20
@@ -79,16 +76,24 @@ class Layout:
 
 
 class _Open:
-    """A file that is being written. Raises ``OSError``."""
+    """A file that is being written. Raises ``OSError``, or a store's typed errors."""
 
     def __init__(
-        self, path: Path, keys: Mapping[str, str | None], schema: pa.Schema, layout: Layout, codec: str
+        self,
+        stage: Stage,
+        path: str,
+        *,
+        keys: Mapping[str, str | None],
+        schema: pa.Schema,
+        layout: Layout,
+        codec: str,
     ) -> None:
         import pyarrow.parquet as pq
 
         self.path, self.keys, self.rows = path, keys, 0
+        self._stage = stage
         self._notes = layout.notes()
-        self._file = path.open("xb")
+        self._file = stage.create(path)
         self._writer = pq.ParquetWriter(self._file, schema, compression=codec)
 
     def add(self, rows: pa.Table) -> int:
@@ -98,15 +103,13 @@ class _Open:
         self.rows += rows.num_rows
         return self._file.tell()
 
-    def finish(self, folder: Path) -> DataFile:
+    def finish(self) -> DataFile:
         """Make it durable; its name is not yet."""
         self._writer.close()
-        self._file.flush()
-        disk.fsync(self._file.fileno(), self.path, fresh=True)
         size = self._file.tell()
-        self._file.close()
+        self._stage.finish(self._file)
         return DataFile(
-            path=self.path.relative_to(folder).as_posix(),
+            path=self.path,
             bytes=size,
             rows=self.rows,
             keys=tuple(self.keys.values()),
@@ -116,21 +119,19 @@ class _Open:
     def drop(self) -> None:
         with contextlib.suppress(Exception):  # what was written is thrown away
             self._writer.close()
-        with contextlib.suppress(OSError):
-            self._file.close()
+        self._stage.drop_file(self._file)
 
 
 class Attempt:
     """The files of one attempt. One thread."""
 
     def __init__(
-        self, home: Path, app: str, context: WriteContext, layout: Layout, *, options: Mapping[str, Any]
+        self, home: Home, app: str, context: WriteContext, layout: Layout, *, options: Mapping[str, Any]
     ) -> None:
         self.context = context
         self.name = f"{context.epoch}.{context.slot}.{uuid.uuid4().hex}"
-        self.app, self.home = app, home
         self.path = folder_of(app, self.name)
-        self.folder = home / self.path
+        self._where = f"{home.text}/{self.path}"
         self._layout = layout
         self._codec, self._bytes_max = options["compression"], options["maxFileSize"]
         self._waiting: dict[tuple[Any, ...], list[pa.RecordBatch]] = {}
@@ -138,13 +139,10 @@ class Attempt:
         self._open: OrderedDict[tuple[Any, ...], _Open] = OrderedDict()
         self._names: tuple[str, ...] = ()
         self._files: list[DataFile] = []
-        self._folders: set[Path] = {self.folder}
         try:
-            disk.make_folder(self.folder.parent)
-            self.folder.mkdir()
-            places.mark(home, app, self.name)
+            self._stage = home.begin(app, self.name)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._unwritten(error) from error
 
     @property
     def who(self) -> str:
@@ -157,7 +155,7 @@ class Attempt:
 
         Raises ``RecordRefusedError`` where nobody does, ``WriteFailedError``.
         """
-        if not self.folder.is_dir():  # rows may wait long before they meet the fence
+        if not self._stage.stands():  # rows may wait long before they meet the fence
             raise self._swept()
         if not self.context.gives_back:
             self._hold(*self._fit(batch))
@@ -190,14 +188,11 @@ class Attempt:
             self._flush(values)
         try:
             while self._open:
-                self._files.append(self._open.popitem(last=False)[1].finish(self.folder))
-            for folder in (*self._folders, self.folder.parent):
-                disk.sync(folder)
-            for file in self._files:
-                self._look(file)
+                self._files.append(self._open.popitem(last=False)[1].finish())
+            stands = self._stage.seal(self._files)
         except OSError as error:
             raise self._failed(error) from error
-        if not self.folder.is_dir():
+        if not stands:
             raise self._swept()
         return tuple(self._files)
 
@@ -207,13 +202,7 @@ class Attempt:
         for file in self._open.values():
             file.drop()
         self._open.clear()
-        places.drop(self.folder)
-        places.unmark(self.home, self.app, [self.name])
-
-    def _look(self, file: DataFile) -> None:
-        place = self.folder / file.path
-        if place.stat().st_size != file.bytes:
-            raise OSError(errno.EIO, "it is not as long as it was written", str(place))
+        self._stage.drop()
 
     def _flush(self, values: tuple[Any, ...]) -> None:
         import pyarrow as pa
@@ -224,37 +213,40 @@ class Attempt:
             file = self._open.get(values) or self._begin(values, rows.schema)
             self._open.move_to_end(values)
             if file.add(rows) >= self._bytes_max:
-                self._files.append(self._open.pop(values).finish(self.folder))
+                self._files.append(self._open.pop(values).finish())
         except OSError as error:
             raise self._failed(error) from error
 
     def _begin(self, values: tuple[Any, ...], schema: pa.Schema) -> _Open:
-        while len(self._open) >= OPEN_MAX:
-            self._files.append(self._open.popitem(last=False)[1].finish(self.folder))
+        while len(self._open) >= self._stage.open_max:
+            self._files.append(self._open.popitem(last=False)[1].finish())
         keys = {name: self._layout.text(value) for name, value in zip(self._names, values, strict=True)}
-        folder = self.folder
-        for part in filter(None, partitions.folder(keys).split("/")):
-            folder /= part
-            # One by one below the attempt's own, which must not come back once it was swept.
-            folder.mkdir(exist_ok=True)
-            self._folders.add(folder)
-        number = len(self._files) + len(self._open)
+        folder = partitions.folder(keys)
+        name = f"{len(self._files) + len(self._open):05d}.parquet"
         self._open[values] = file = _Open(
-            folder / f"{number:05d}.parquet", keys, schema, self._layout, self._codec
+            self._stage,
+            f"{folder}/{name}" if folder else name,
+            keys=keys,
+            schema=schema,
+            layout=self._layout,
+            codec=self._codec,
         )
         return file
 
     def _swept(self) -> WriteFailedError:
         return WriteFailedError(
-            f"{self.who}: {self.folder} was removed while it was written: a later try at its epoch has swept it",
+            f"{self.who}: {self._where} was removed while it was written: a later try at its epoch has swept it",
             next_step="nothing: the later try writes the rows again",
         )
 
     def _failed(self, error: OSError) -> WriteFailedError:
-        if isinstance(error, FileNotFoundError) and self.folder.parent.is_dir():
+        if isinstance(error, FileNotFoundError) and self._stage.is_shared():
             return self._swept()
+        return self._unwritten(error)
+
+    def _unwritten(self, error: OSError) -> WriteFailedError:
         name = errno.errorcode.get(error.errno or 0, "?")
         return WriteFailedError(
-            f"{self.who}: {error.filename or self.folder} could not be written: {error.strerror} ({name})",
+            f"{self.who}: {error.filename or self._where} could not be written: {error.strerror} ({name})",
             next_step="see to space and permissions of the target's file system; Spark tries again",
         )

@@ -1,108 +1,135 @@
-"""The folders of attempts among the target's data files: noted, looked at, dropped. A file system.
+"""Where a target's data files lie: what the family asks of a place, and which kind of place an address means.
 
-An empty file in ``_open`` notes an attempt that may not be committed. It is gone, durably, before the epoch's receipt
-stands: one of an older epoch than the newest in the target's log tells of an attempt that never will be. Tables' own
-readers, and a vacuum, pass over names that begin with an underscore.
+In every place an attempt has a folder of its own, and a note in ``_open`` that says that it may not be committed. It is
+gone, durably, before the epoch's receipt stands: one of an older epoch than the newest in the target's log tells of an
+attempt that never will be. Tables' own readers, and a vacuum, pass over names that begin with an underscore.
 """
 
 from __future__ import annotations
 
-import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
-from onceonly.durable import disk
-from onceonly.durable.addresses import local_folder
-from onceonly.errors import UnavailableError
-from onceonly.families.loaded.load import epoch_of
+from onceonly.stores.address import Kind, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
 
-    from onceonly.families.loaded.load import Load
+    from onceonly.families.loaded.load import DataFile, Load
 
-_OPEN = "_open"
-_DROPPED = ".dropped-"
-_SEE_TO_IT = "see to this file system (space, permissions, mount) and start the query again"
+OPEN: Final = "_open"
+"""The folder of the notes, beside those of the epochs."""
 
 
-def is_whole(home: Path, load: Load) -> bool:
-    """Say whether all files of a load are there as they were written. Raises ``UnavailableError``."""
-    folder = home / load.folder
-    try:
-        return folder.is_dir() and all(
-            (folder / file.path).stat().st_size == file.bytes for file in load.files
-        )
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise _unavailable(folder, error) from error
+class Stage(Protocol):
+    """The folder of one attempt, as its writer uses it. Executor, one thread.
 
-
-def resolved(names: Iterable[str]) -> set[Path]:
-    """Return the files that are on a file system, without links in their paths. ``names`` are paths or URIs."""
-    return {
-        local_folder(name, what="a data file").resolve() for name in names if name.startswith(("/", "file:"))
-    }
-
-
-def mark(home: Path, app: str, name: str) -> None:
-    """Note that an attempt is open, durably. Executor, once its folder is there. Raises ``OSError``."""
-    folder = home / app / _OPEN
-    disk.make_folder(folder)
-    (folder / name).touch(exist_ok=False)
-    disk.sync(folder)
-
-
-def unmark(home: Path, app: str, names: Iterable[str]) -> None:
-    """Note that attempts are open no more. Driver, idempotent. Raises ``UnavailableError``."""
-    for name in names:
-        try:
-            (home / app / _OPEN / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise _unavailable(home / app / _OPEN, error) from error
-
-
-def sync_marks(home: Path, app: str) -> None:
-    """Make it durable which attempts are open. Driver. Raises ``UnavailableError``."""
-    folder = home / app / _OPEN
-    try:
-        if folder.is_dir():
-            disk.sync(folder)
-    except OSError as error:
-        raise _unavailable(folder, error) from error
-
-
-def marked(home: Path, app: str) -> list[str]:
-    """List the attempts that are noted as open. Driver. Raises ``UnavailableError`` rather than give a part."""
-    folder = home / app / _OPEN
-    try:
-        return sorted(each.name for each in folder.iterdir() if epoch_of(each.name) is not None)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise _unavailable(folder, error) from error
-
-
-def drop(folder: Path) -> None:
-    """Take away an attempt's folder with its files. Idempotent. Raises ``UnavailableError``.
-
-    It gets another name first: from then on its writer finds no place for a file, and none that it could vote for.
+    What fails is an ``OSError`` of a file system, or a typed error of a store.
     """
-    aside = folder.with_name(f"{_DROPPED}{folder.name}")
-    try:
-        folder.rename(aside)
-    except FileNotFoundError:
-        pass  # dropped before, perhaps not to the end
-    except OSError as error:
-        raise _unavailable(folder, error) from error
-    try:
-        shutil.rmtree(aside)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise _unavailable(aside, error) from error
+
+    @property
+    def open_max(self) -> int:
+        """How many files may be open at a time."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """What people call it."""
+        ...
+
+    def stands(self) -> bool:
+        """Tell whether it is still there, as far as that can be told at once: no sweep has taken it away."""
+        ...
+
+    def is_shared(self) -> bool:
+        """Tell whether the place above it is there: what is missing below it was swept then."""
+        ...
+
+    def create(self, path: str) -> BinaryIO:
+        """Begin a file by its path in the folder, which is given once."""
+        ...
+
+    def finish(self, file: BinaryIO) -> None:
+        """Close a file, so that its content is durable; its name need not be yet."""
+        ...
+
+    def drop_file(self, file: BinaryIO) -> None:
+        """Throw away a file that was begun, best effort."""
+        ...
+
+    def seal(self, files: Sequence[DataFile]) -> bool:
+        """Make names durable and see that these files are as they were written; False where a sweep was quicker."""
+        ...
+
+    def drop(self) -> None:
+        """Take the folder away, with its note. Idempotent. Raises a typed error."""
+        ...
 
 
-def _unavailable(path: Path, error: OSError) -> UnavailableError:
-    return UnavailableError(f"{path}: {error.strerror or error}", next_step=_SEE_TO_IT)
+class Home(Protocol):
+    """The place of a target's data files. Driver, but for ``begin``. Raises ``UnavailableError`` and typed errors."""
+
+    @property
+    def text(self) -> str:
+        """Its address, by which any process finds it again."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """The same for every way to write the same place."""
+        ...
+
+    def prepare(self) -> None:
+        """See that the place is fit for what is put there, before the first record. Leaves nothing behind."""
+        ...
+
+    def begin(self, app: str, name: str) -> Stage:
+        """Begin an attempt such that a sweep finds it from now on. Executor. Raises ``OSError`` or a typed error."""
+        ...
+
+    def whole(self, loads: Sequence[Load]) -> set[str]:
+        """Return the names of those loads that stand, with all files as they were written."""
+        ...
+
+    def sizes(self, folder: str, paths: Sequence[str]) -> list[int | None]:
+        """Return the length of each of these files in an attempt's folder, None where it is not there."""
+        ...
+
+    def known(self, names: Iterable[str]) -> set[str]:
+        """Return what a table's log calls its data files, as ``called`` calls them; others are left out."""
+        ...
+
+    def called(self, path: str) -> str:
+        """Return what a file below this place is called, whatever links lead there."""
+        ...
+
+    def unmark(self, app: str, names: Iterable[str]) -> None:
+        """Note that attempts are open no more. Idempotent."""
+        ...
+
+    def sync_marks(self, app: str) -> None:
+        """Make it durable which attempts are open."""
+        ...
+
+    def marked(self, app: str) -> list[str]:
+        """List the attempts that are noted as open, rather than a part of them."""
+        ...
+
+    def drop(self, folder: str) -> None:
+        """Take away an attempt's folder with its files; its writer notices it. Idempotent."""
+        ...
+
+
+def home_at(text: str) -> Home:
+    """Open the place of an address in full, as a plan has it. Any process; nothing is asked yet.
+
+    Raises ``ConfigurationError``, ``SetupError``.
+    """
+    address = parse(text, what="the table")
+    if address.kind is Kind.FOLDER:
+        from onceonly.families.loaded.folders import FolderHome
+
+        return FolderHome(Path(address.path))
+    from onceonly.families.loaded.objects import ObjectHome
+
+    return ObjectHome.at(address)

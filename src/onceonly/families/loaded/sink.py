@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import LogError, UnavailableError
 from onceonly.families import behind
-from onceonly.families.loaded import places
 from onceonly.families.loaded.attempt import Attempt
 from onceonly.families.loaded.load import Load, app_of, epoch_of, folder_of
 from onceonly.families.loaded.options import DECLARED
+from onceonly.families.loaded.places import home_at
 from onceonly.model import (
     AlreadyCommitted,
     Capabilities,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.families.loaded.attempt import Layout
+    from onceonly.families.loaded.places import Home
     from onceonly.model import Outcome
     from onceonly.ports import Option, QueryContext, Refused, WriteContext
 
@@ -87,8 +87,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
 
     @property
     @abstractmethod
-    def home(self) -> Path:
-        """The folder below which the target's data files lie. Driver. Raises ``UnavailableError``."""
+    def home(self) -> Home:
+        """The place below which the target's data files lie. Driver. Raises ``UnavailableError``."""
 
     @abstractmethod
     def layout(self, facts: Mapping[str, str | int]) -> Layout:
@@ -155,7 +155,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
                 next_step="if there is a newer run, stop this one; else restore the newest checkpoint, or start a new "
                 "one and accept that rows are repeated",
             )
-        home = Path(str(context.facts["home"]))
+        home = home_at(str(context.facts["home"]))
         return Attempt(home, app, context, self.layout(context.facts), options=self.options)
 
     def write(self, transaction: Attempt, batch: pa.RecordBatch) -> Sequence[Refused]:
@@ -179,10 +179,12 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         loads = [Load.of(handle) for handle in handles]
         for load in loads[:1]:
             self.see(self.books(load.app, load.epoch, since=load.since or None), loads)
+        home = self.home
+        whole = home.whole(loads)
         for load in loads:
-            if not places.is_whole(self.home, load):
+            if load.name not in whole:
                 raise UnavailableError(
-                    f"{self.home / load.folder} was removed before its epoch was decided",
+                    f"{home.text}/{load.folder} was removed before its epoch was decided",
                     next_step="nothing: the epoch is run again; see to what deletes files there (a vacuum of young "
                     "files) where this comes again",
                 )
@@ -200,17 +202,15 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         return [outcomes[load.name] for load in loads]
 
     def abort(self, handle: Handle) -> None:
-        load = Load.of(handle)
-        if self._is_committed(load):
-            places.unmark(self.home, load.app, [load.name])
-            return
-        places.drop(self.home / load.folder)
-        places.unmark(self.home, load.app, [load.name])
+        load, home = Load.of(handle), self.home
+        if not self._is_committed(load):
+            home.drop(load.folder)
+        home.unmark(load.app, [load.name])
 
     def look_up(self, handle: Handle) -> Standing:
         load = Load.of(handle)
         # The files before the log, as in a commit.
-        is_whole = places.is_whole(self.home, load)
+        is_whole = bool(self.home.whole([load]))
         books = self.books(load.app, load.epoch, since=load.since or None)
         stands, told = (
             Stands.GONE,
@@ -247,19 +247,21 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         seen = self.files_now()
         if seen is None:
             return None
-        now = places.resolved(seen)
+        home = self.home
+        now = home.known(seen)
         rows = 0
         wrong: list[str] = []
         for load in map(Load.of, handles):
-            for file in load.files:
-                path = self.home / load.folder / file.path
-                if path.resolve() not in now:
+            sizes = home.sizes(load.folder, [file.path for file in load.files])
+            for file, size in zip(load.files, sizes, strict=True):
+                path = f"{load.folder}/{file.path}"
+                if home.called(path) not in now:
                     wrong.append(
-                        f"{path}: the table no longer has it: some of its {file.rows} rows were changed or removed, or "
-                        "the table was compacted"
+                        f"{home.text}/{path}: the table no longer has it: some of its {file.rows} rows were changed or "
+                        "removed, or the table was compacted"
                     )
-                elif not path.exists() or path.stat().st_size != file.bytes:
-                    wrong.append(f"{path}: it is gone, or not as long as it was written")
+                elif size != file.bytes:
+                    wrong.append(f"{home.text}/{path}: it is gone, or not as long as it was written")
                 else:
                     rows += file.rows
         return Held(rows=rows, wrong=tuple(wrong))
@@ -267,7 +269,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         app = app_of(context.query, context.sink)
         # Listed before the books are read: what is committed in between is in one of them.
-        names = places.marked(self.home, app)
+        names = self.home.marked(app)
         newest = self.newest(app)
         books = self.books(app, newest) if names and newest is not None else Books()
         return [
@@ -283,9 +285,10 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:  # noqa: ARG002  by handles
         """Make it durable that these attempts are open no more."""
+        home = self.home
         for app in {Load.of(handle).app for handle in handles}:
-            places.unmark(self.home, app, [handle.transaction for handle in handles])
-            places.sync_marks(self.home, app)
+            home.unmark(app, [handle.transaction for handle in handles])
+            home.sync_marks(app)
 
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         if not handles:
@@ -306,22 +309,23 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     def _is_committed(self, load: Load) -> bool:
         newest = self.newest(load.app)
         if newest is not None and load.epoch < newest:
-            return load.name not in places.marked(self.home, load.app)
+            return load.name not in self.home.marked(load.app)
         books = self.books(load.app, load.epoch, since=load.since or None)
         return load.name in books.committed or not books.is_whole
 
     def _commit(self, app: str, epoch: int, loads: Sequence[Load]) -> Mapping[str, Outcome]:
         """Enter what is not in the books, and say what became of each."""
+        home = self.home
         names = {load.name for load in loads}
         since = min(load.since for load in loads) or None
         reason = ""
         for _ in range(TRIES_MAX):
             # The files before the books: what is committed between the two looks is in one of them.
-            whole = {load.name for load in loads if places.is_whole(self.home, load)}
+            whole = home.whole(loads)
             books = self.books(app, epoch, since=since)
             late = {load.name for load in loads if load.since <= books.withdrawn}
             open_ = names - books.committed - books.void - late
-            places.unmark(self.home, app, names & books.committed)
+            home.unmark(app, names & books.committed)
             if not open_ or not books.is_whole or (books.newest or 0) > epoch:
                 return {name: self._outcome(name, books, epoch) for name in names}
             waiting = [load for load in loads if load.name in open_ & whole]
@@ -334,8 +338,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
                 continue
             for load in loads:
                 if load.name in gone:
-                    places.drop(self.home / load.folder)
-            places.unmark(self.home, app, open_)
+                    home.drop(load.folder)
+            home.unmark(app, open_)
             entered = {load.name: Committed() for load in waiting}
             lost = {name: Lost(_LOST) for name in gone}
             return {name: self._outcome(name, books, epoch) for name in names} | entered | lost

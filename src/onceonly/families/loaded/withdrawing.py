@@ -11,14 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.families.loaded import places
 from onceonly.families.loaded.load import Load, app_of
 from onceonly.families.loaded.sink import TRIES_MAX, ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
+    from onceonly.families.loaded.places import Home
     from onceonly.families.loaded.sink import Books
     from onceonly.model import Handle
     from onceonly.ports import QueryContext
@@ -30,7 +29,7 @@ class Table(Protocol):
     @property
     def shown(self) -> str: ...
     @property
-    def home(self) -> Path: ...
+    def home(self) -> Home: ...
 
     def books(self, app: str, epoch: int, *, since: int | None = None) -> Books: ...
     def standing(self, app: str) -> int | None: ...
@@ -92,9 +91,9 @@ def withdraw(
 def _there(table: Table, loads: Sequence[Load]) -> list[Load]:
     """Return the loads with those of their files that the table has, whole."""
     home = table.home
-    now = places.resolved(table.files_now() or ())
+    now = home.known(table.files_now() or ())
     kept = [
-        replace(load, files=tuple(f for f in load.files if (home / load.folder / f.path).resolve() in now))
+        replace(load, files=tuple(f for f in load.files if home.called(f"{load.folder}/{f.path}") in now))
         for load in loads
     ]
     return [load for load in kept if load.files]

@@ -18,14 +18,15 @@ from onceonly.sinks.delta.types import DeltaLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
     from deltalake import DeltaTable
 
     from onceonly.families.loaded import Layout
+    from onceonly.families.loaded.places import Home
     from onceonly.model import Handle
     from onceonly.ports import Option, QueryContext
+    from onceonly.sinks.delta.place import Place
 
 _BEFORE = 32
 
@@ -43,25 +44,31 @@ class DeltaSink(LoadedSink):
 
     @property
     def shown(self) -> str:
-        return f"The Delta table {self.home}"
+        return f"The Delta table {self.at.shown}"
 
     @property
-    def home(self) -> Path:
-        path: Path = self.options["path"]
-        return path
+    def at(self) -> Place:
+        """Where the table is."""
+        place: Place = self.options["path"]
+        return place
+
+    @property
+    def home(self) -> Home:
+        return self.at.home()
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse columns and tables that do not fit, and make what the options ask for."""
-        who = self.shown
+        who, home = self.shown, self.home
+        home.prepare()
         given = schema_of(context.columns, who=who) if context.columns else None
         table = self._table(given, who)
-        target.refuse_features(table, self.home)
+        target.refuse_features(table, self.at)
         if given is not None:
             table = self._merged(table, given)
         chosen = _arrow(table) if given is None else choose(given, _arrow(table), who=who)
         _refuse_keys(chosen, table.metadata().partition_columns, who)
         return {
-            "home": str(self.home),
+            "home": home.text,
             "table": str(table.metadata().id),
             "columns": target.columns_of(table, chosen.names),
             "indexed": target.indexed(table),
@@ -71,36 +78,36 @@ class DeltaSink(LoadedSink):
 
     def identity(self) -> Mapping[str, str | int]:
         """Name the table, by its own id too: one that was made anew in the same folder is another."""
-        return {"path": str(self.home.resolve()), "table": str(target.open_table(self.home).metadata().id)}
+        return {"path": self.home.identity, "table": str(target.open_table(self.at).metadata().id)}
 
     def overlaps(self, identity: Mapping[str, str | int]) -> bool:
-        return str(self.home.resolve()) == identity.get("path")
+        return self.home.identity == identity.get("path")
 
     def layout(self, facts: Mapping[str, str | int]) -> Layout:
         schema, partition_by = target.arrow_of(str(facts["columns"]))
         return DeltaLayout(schema, partition_by, int(facts["indexed"]))
 
     def newest(self, app: str) -> int | None:
-        return target.open_table(self.home).transaction_version(app)
+        return target.open_table(self.at).transaction_version(app)
 
     def standing(self, app: str) -> int | None:
-        return target.standing(self.home, app)
+        return target.standing(self.at, app)
 
     def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:
-        return target.read_books(self.home, app, epoch, since=since)
+        return target.read_books(self.at, app, epoch, since=since)
 
     def files_now(self) -> Sequence[str]:
-        return target.files_now(self.home)
+        return target.files_now(self.at)
 
     def held_in_all(self, context: QueryContext) -> Held:  # noqa: ARG002  a table does not say who added what
-        return Held(rows=target.rows(self.home))
+        return Held(rows=target.rows(self.at))
 
     def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
-        target.enter(books.at, app, epoch, loads, void)
+        target.enter(books.at, self.at, app, epoch, loads, void)
 
     def see(self, books: Books, loads: Sequence[Load]) -> None:
         table = books.at
-        target.refuse_features(table, self.home)
+        target.refuse_features(table, self.at)
         require_unchanged(
             loads,
             self.shown,
@@ -120,7 +127,7 @@ class DeltaSink(LoadedSink):
         return withdrawing.withdraw(self, context, epoch, handles, only_look=only_look)
 
     def leave_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> None:
-        target.leave_out(books.at, app, epoch, loads)
+        target.leave_out(books.at, self.at, app, epoch, loads)
 
     def keeps_all(self, books: Books) -> str:
         return "is append-only (delta.appendOnly)" if target.is_append_only(books.at) else ""
@@ -128,26 +135,26 @@ class DeltaSink(LoadedSink):
     def sync(self, since: int) -> None:
         """Make all versions durable since one that was read. Raises ``UnavailableError``."""
         try:
-            last = target.open_table(self.home).version()
+            last = target.open_table(self.at).version()
             # Some from before, too: others have just written them, and a log with a gap is none.
-            target.sync(self.home, first=max(self._durable + 1, since - _BEFORE, 0), last=last)
+            target.sync(self.at, first=max(self._durable + 1, since - _BEFORE, 0), last=last)
             self._durable = last
         except OSError as error:
             raise UnavailableError(
-                f"the log of the Delta table {self.home} could not be made durable: {error.strerror}",
+                f"the log of the Delta table {self.at.shown} could not be made durable: {error.strerror}",
                 next_step="see to this file system and start the query again",
             ) from error
 
     def _table(self, given: pa.Schema | None, who: str) -> DeltaTable:
         partition_by = self.options["partitionBy"]
-        table = target.find_table(self.home)
+        table = target.find_table(self.at)
         if table is None:
             if not self.options["create"] or given is None:
                 raise ConfigurationError(
-                    f"There is no Delta table in {self.home}.",
+                    f"There is no Delta table in {self.at.shown}.",
                     next_step="correct path, make the table, or have it made by the option create=true",
                 )
-            return target.create(self.home, given, keys_of(partition_by, given.names))
+            return target.create(self.at, given, keys_of(partition_by, given.names))
         own = table.metadata().partition_columns
         if partition_by and [name.lower() for name in partition_by] != [name.lower() for name in own]:
             raise ConfigurationError(
@@ -163,7 +170,7 @@ class DeltaSink(LoadedSink):
         new = [field for field in given if find(field.name, names) is None]
         if not new or not self.options["merge.schema"]:
             return table
-        return target.add_columns(table, self.home, pa.schema(new))
+        return target.add_columns(table, self.at, pa.schema(new))
 
 
 def _arrow(table: DeltaTable) -> pa.Schema:

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
 from onceonly.families.loaded import NEVER, Books, ConflictError
+from onceonly.sinks.delta.place import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 
     from onceonly.families.loaded import DataFile, Load
+    from onceonly.sinks.delta.place import Place
 
 NOTE = "onceonly"
 LOG = "_delta_log"
@@ -38,6 +39,7 @@ _HARMLESS = frozenset(
         "invariants", "timestampNtz", "vacuumProtocolCheck",
     }
 )  # fmt: skip
+_ANEW = "start the query again, or do it yourself"
 _FORGETS = "delta.setTransactionRetentionDuration"
 
 
@@ -52,52 +54,62 @@ def require() -> None:
         ) from error
 
 
-def open_table(path: Path) -> DeltaTable:
+def open_table(place: Place) -> DeltaTable:
     """Read the newest version. Driver. Raises ``UnavailableError`` where there is none, or it cannot be read."""
-    table = find_table(path)
+    table = find_table(place)
     if table is None:
         raise UnavailableError(
-            f"there is no Delta table in {path}: it was removed, or a file system is not mounted",
+            f"there is no Delta table in {place.shown}: it was removed, or a file system is not mounted",
             next_step="mount or restore it, and start the query again",
         )
     return table
 
 
-def find_table(path: Path) -> DeltaTable | None:
-    """Read the newest version; None where there is no table. Driver. Raises ``UnavailableError``, ``SetupError``."""
+def find_table(place: Place) -> DeltaTable | None:
+    """Read the newest version; None where there is no table. Driver. Raises ``UnavailableError`` and typed errors."""
     require()
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        return DeltaTable(str(path))
+        return DeltaTable(place.uri, storage_options=place.told())
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise UnavailableError(
-            f"the Delta table {path} cannot be read: {_said(error)}", next_step="see to the table and its log"
-        ) from error
+        what = f"the Delta table {place.shown} cannot be read"
+        raise place.failed(error, what, "read", "see to the table and its log") from None
 
 
-def create(path: Path, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
+def create(place: Place, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
     """Make a table, durably, unless somebody was quicker. Driver. Raises ``ConfigurationError``."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
-        DeltaTable.create(str(path), schema=schema, mode="ignore", partition_by=list(partition_by))
-        sync(path, first=0, last=0)
-        disk.sync(path)
-        disk.sync(path.parent)
+        DeltaTable.create(
+            place.uri,
+            schema=schema,
+            mode="ignore",
+            partition_by=list(partition_by),
+            storage_options=place.told(),
+        )
+        sync(place, first=0, last=0)
+        if place.folder is not None:
+            disk.sync(place.folder)
+            disk.sync(place.folder.parent)
     except (DeltaError, OSError) as error:
+        if place.folder is None:
+            raise place.failed(
+                error, f"the Delta table {place.shown} could not be made", "put", _ANEW
+            ) from None
         raise ConfigurationError(
-            f"the Delta table {path} could not be made: {_said(error)}",
+            f"the Delta table {place.shown} could not be made: {said(error)}",
             next_step="see to the permissions of this folder, or make the table yourself",
         ) from error
-    return open_table(path)
+    return open_table(place)
 
 
-def add_columns(table: DeltaTable, path: Path, schema: pa.Schema) -> DeltaTable:
+def add_columns(table: DeltaTable, place: Place, schema: pa.Schema) -> DeltaTable:
     """Add columns that can be null, in a version of their own. Driver. Raises ``UnavailableError``."""
     from deltalake import Field
     from deltalake.exceptions import DeltaError
@@ -105,18 +117,16 @@ def add_columns(table: DeltaTable, path: Path, schema: pa.Schema) -> DeltaTable:
     try:
         table.alter.add_columns([Field.from_arrow(field) for field in schema])
     except (DeltaError, OSError) as error:
-        raise UnavailableError(
-            f"the columns {', '.join(schema.names)} could not be added to the Delta table {path}: {_said(error)}",
-            next_step="start the query again, or add them yourself",
-        ) from error
-    return open_table(path)
+        what = f"the columns {', '.join(schema.names)} could not be added to the Delta table {place.shown}"
+        raise place.failed(error, what, "put", _ANEW) from None
+    return open_table(place)
 
 
-def refuse_features(table: DeltaTable, path: Path) -> None:
+def refuse_features(table: DeltaTable, place: Place) -> None:
     """Refuse a table that asks more of its writers than to add files. Driver. Raises ``ConfigurationError``."""
     for what, why in _asked(table):
         raise ConfigurationError(
-            f"The Delta table {path} has {what}: {why}. Nothing was written.",
+            f"The Delta table {place.shown} has {what}: {why}. Nothing was written.",
             next_step="take it away, or write to a table without it",
         )
 
@@ -188,9 +198,9 @@ def indexed(table: DeltaTable) -> int:
     return int(text) if text.lstrip("-").isdecimal() else _INDEXED
 
 
-def read_books(path: Path, app: str, epoch: int, *, since: int | None) -> Books:
+def read_books(place: Place, app: str, epoch: int, *, since: int | None) -> Books:
     """Read what the log says of an epoch of ours, and of later ones. Driver. Raises ``UnavailableError``."""
-    table = open_table(path)
+    table = open_table(place)
     newest = table.transaction_version(app)
     last = table.transaction_version(_withdrawn(app))
     withdrawn = NEVER if last is None else last
@@ -216,9 +226,9 @@ def read_books(path: Path, app: str, epoch: int, *, since: int | None) -> Books:
     )  # fmt: skip
 
 
-def standing(path: Path, app: str) -> int | None:
+def standing(place: Place, app: str) -> int | None:
     """Return the newest epoch of ours that no RESTORE has taken back. Driver. Raises ``UnavailableError``."""
-    table = open_table(path)
+    table = open_table(place)
     newest = table.transaction_version(app)
     restored: int | None = None
     kept = newest
@@ -235,7 +245,9 @@ def standing(path: Path, app: str) -> int | None:
     return newest if restored is None else None
 
 
-def enter(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
+def enter(
+    table: DeltaTable, place: Place, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]
+) -> None:
     """Add one version. Driver. Raises ``ConflictError``, ``UnavailableError``."""
     from deltalake.transaction import AddAction
 
@@ -245,10 +257,10 @@ def enter(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load], void: 
         for known, file in _files_of(table, loads)
     ]
     note = {"app": app, "epoch": epoch, "attempts": [load.name for load in loads], "void": list(void)}
-    _add_version(table, actions, note, {app: epoch})
+    _add_version(table, place, actions, note, {app: epoch})
 
 
-def leave_out(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load]) -> None:
+def leave_out(table: DeltaTable, place: Place, app: str, epoch: int, loads: Sequence[Load]) -> None:
     """Add one version without these files. Operator's. Raises ``ConflictError``, ``UnavailableError``."""
     from deltalake.transaction import RemoveAction
 
@@ -257,7 +269,7 @@ def leave_out(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load]) ->
         RemoveAction(**known, deletion_timestamp=now_ms) for known, _ in _files_of(table, loads)
     ]
     note = {"app": app, "epoch": epoch, "attempts": [], "void": []}
-    _add_version(table, actions, note, {app: epoch, _withdrawn(app): table.version()})
+    _add_version(table, place, actions, note, {app: epoch, _withdrawn(app): table.version()})
 
 
 def is_append_only(table: DeltaTable) -> bool:
@@ -277,6 +289,7 @@ def _files_of(table: DeltaTable, loads: Sequence[Load]) -> Iterator[tuple[dict[s
 
 def _add_version(
     table: DeltaTable,
+    place: Place,
     actions: list[AddAction | RemoveAction],
     note: Mapping[str, Any],
     transactions: Mapping[str, int],
@@ -297,37 +310,32 @@ def _add_version(
             ),
         )
     except CommitFailedError as error:
-        raise ConflictError(_said(error)) from error
+        raise ConflictError(said(error)) from error
     except (DeltaError, OSError) as error:
-        raise UnavailableError(
-            f"the Delta table did not take chk-{note['epoch']}: {_said(error)}",
-            next_step="see to the table's file system",
-        ) from error
+        what = f"the Delta table did not take chk-{note['epoch']}"
+        raise place.failed(error, what, "put", "see to the table's file system") from None
 
 
-def files_now(path: Path) -> list[str]:
+def files_now(place: Place) -> list[str]:
     """Return the data files of the newest version, decoded. Raises ``UnavailableError``."""
-    found: list[str] = open_table(path).file_uris()
+    found: list[str] = open_table(place).file_uris()
     return found
 
 
-def rows(path: Path) -> int:
+def rows(place: Place) -> int:
     """Count the rows of the newest version. Raises ``UnavailableError``."""
-    return int(open_table(path).count())
+    return int(open_table(place).count())
 
 
-def sync(path: Path, *, first: int, last: int) -> None:
-    """Make versions of the log durable, which their writer did not. Driver. Raises ``OSError``."""
+def sync(place: Place, *, first: int, last: int) -> None:
+    """Make versions of the log durable, which their writer did not; on a store they are. Driver. Raises ``OSError``."""
+    if place.folder is None:
+        return
     for version in range(first, last + 1):
-        entry = path / LOG / f"{version:020d}.json"
+        entry = place.folder / LOG / f"{version:020d}.json"
         if entry.exists():  # else the table has a checkpoint for it
             disk.sync(entry)
-    disk.sync(path / LOG)
-
-
-def _said(error: Exception) -> str:
-    """Return what an error says, without the calls of Rust's that may follow."""
-    return str(error).partition("\n")[0]
+    disk.sync(place.folder / LOG)
 
 
 def _history(table: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
 from onceonly.families.loaded import Books, Load, LoadedSink, withdrawing
+from onceonly.families.loaded.folders import FolderHome
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.types import choose, schema_of
@@ -18,13 +19,13 @@ from onceonly.sinks.iceberg.types import IcebergLayout, arrow_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from onceonly.families.loaded import Layout
+    from onceonly.families.loaded.places import Home
     from onceonly.model import Handle
     from onceonly.ports import Option, QueryContext
 
@@ -50,8 +51,8 @@ class IcebergSink(LoadedSink):
         return self._catalog
 
     @property
-    def home(self) -> Path:
-        return target.home_of(self._open())
+    def home(self) -> Home:
+        return FolderHome(target.home_of(self._open()))
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse columns and tables that do not fit, and make what the options ask for."""
