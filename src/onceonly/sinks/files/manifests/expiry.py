@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import LogError, OnceonlyError, UnavailableError
 from onceonly.sinks.files.manifests import marks
 from onceonly.sinks.files.manifests.ledger import Ledger
+from onceonly.sinks.files.manifests.manifest import Counted
 from onceonly.sinks.files.store import unavailable
 
 if TYPE_CHECKING:
@@ -46,20 +47,12 @@ _PAUSE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Old:
+class Old(Counted):
     """One epoch that expires, waits, or loses its files. ``age_s`` is None where it has expired before."""
 
     epoch: int
     files: tuple[DataFile, ...]
     age_s: float | None = None
-
-    @property
-    def rows(self) -> int:
-        return sum(file.rows for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

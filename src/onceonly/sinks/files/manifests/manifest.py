@@ -39,6 +39,21 @@ class DataFile(msgspec.Struct, frozen=True, array_like=True):
     checksum: str
 
 
+class Counted:
+    """What has ``files``, and so rows and bytes."""
+
+    __slots__ = ()
+    files: tuple[DataFile, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All files of one epoch of one sink of one query. ``layout`` names how they are read."""
 

@@ -16,6 +16,7 @@ from msgspec import UNSET
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import ddl, quote
 from onceonly.sinks.files.manifests.ledger import Ledger
+from onceonly.sinks.files.manifests.manifest import Counted
 from onceonly.sinks.files.paths import HIDDEN, target_path, unescape
 from onceonly.sinks.files.store import store_of, unavailable
 
@@ -32,21 +33,13 @@ _GLOB = re.compile(r"[{}\[\]*?\\]")  # what SparkHadoopUtil.isGlobPath looks for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedEpoch:
+class CommittedEpoch(Counted):
     """One whole epoch of one sink of one query; paths are below the target."""
 
     query: str
     sink: str
     epoch: int
     files: tuple[DataFile, ...]
-
-    @property
-    def rows(self) -> int:
-        return sum(file.rows for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files)
 
 
 def committed(path: str) -> list[CommittedEpoch]:
