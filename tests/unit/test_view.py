@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit import view_bench as bench
 
 from onceonly.log.progress import Progress, SourceReport
-from onceonly.model import Guarantee
+from onceonly.model import Guarantee, Skip
 from onceonly.operations import look
 from onceonly.operations.disk import BARRIER, Step
 from onceonly.operations.find import open_checkpoint
@@ -246,7 +246,8 @@ def test_how_old_the_place_was_that_a_source_of_time_began_at_is_drawn() -> None
             "onceonly transactions commit chk-1 /c",
         ),
         ([bench.usual(0, 0), bench.told(bench.claim(1, 3))], False, Level.WAITING, ""),
-        ([], False, Level.WAITING, ""),
+        ([], False, Level.SAFE, ""),
+        ([], True, Level.WORKING, ""),
     ],
 )
 def test_the_verdict_says_how_it_stands_and_what_to_type(
@@ -255,6 +256,46 @@ def test_the_verdict_says_how_it_stands_and_what_to_type(
     found = view(bench.model(*epochs, alive=alive)).verdict
     assert (found.level, found.command) == (level, command)
     assert found.level is not Level.STUCK or found.since == bench.ZERO + 3
+
+
+def test_the_first_sentence_says_what_was_left_out_of_a_settled_log() -> None:
+    def safe(*epochs: EpochModel) -> str:
+        return view(bench.model(*epochs)).verdict.safe
+
+    settled = "everything up to chk-1 is settled: what was decided is committed"
+    assert safe() == "no epoch has begun yet, so that nothing is open and nothing is in doubt"
+    assert safe(bench.usual(0, 0), bench.usual(1, 2)) == settled
+    assert safe(bench.usual(0, 0), bench.skipped(1, 3, Skip.UNCHANGED)) == settled
+    foreign = safe(bench.usual(0, 0), bench.skipped(1, 3, Skip.FOREIGN))
+    assert foreign.startswith(f"{settled}; nothing was decided here of chk-1: another sink wrote it")
+    more = safe(bench.skipped(0, 0, Skip.SWALLOWED), bench.skipped(1, 3, Skip.SWALLOWED))
+    assert "of chk-1 and 1 more: it failed" in more
+    tried = bench.usual(1, 2)
+    assert tried.receipt is not None
+    tried = bench.told(
+        replace(tried.chain[0], guarantee=Guarantee.AT_MOST_ONCE),
+        settled=replace(tried.receipt, outcomes={"committed": 1, "unknown": 1}),
+    )
+    assert safe(tried) == f"{settled}, save what chk-1 tried at most once and gave up"
+
+
+def test_a_checkpoint_that_was_moved_is_said_to_be_beside_what_is_in_doubt() -> None:
+    moved = replace(
+        bench.model(bench.usual(0, 0), bench.in_doubt(1, 2)), is_moved=True, home="file:///before"
+    )
+    found = view(moved).verdict
+    assert (found.level, found.since) == (Level.STUCK, bench.ZERO + 3)
+    assert found.stuck.startswith("chk-1 is decided, and 1 transaction of it")
+    assert "; the checkpoint was moved here from file:///before" in found.stuck
+    assert found.command == "onceonly checkpoints accept-move /c"
+
+
+@pytest.mark.parametrize("newest", [bench.usual(0, 0), bench.in_doubt(0, 0), bench.told(bench.claim(0, 0))])
+def test_who_cannot_tell_whether_a_run_is_alive_says_so_before_anything_is_started(
+    newest: EpochModel,
+) -> None:
+    found = view(bench.model(newest, alive=None)).verdict
+    assert found.next_step.startswith("whether a run is alive cannot be told (")
 
 
 def test_idle_time_is_folded_and_busy_time_is_in_proportion() -> None:

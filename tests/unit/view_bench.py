@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onceonly.log.history import Summary
@@ -46,6 +47,10 @@ def claim(number: int, after_s: float, *, index: int = 0) -> Link:
         epoch=number, index=index, kind=LinkKind.ABORT, plan="p2", run="r2", reason="claimed by a new run",
         stamp=stamp(after_s),
     )  # fmt: skip
+
+
+def skipped(number: int, after_s: float, reason: str) -> EpochModel:
+    return told(replace(claim(number, after_s), kind=LinkKind.SKIPPED, reason=reason))
 
 
 def receipt(number: int, after_s: float | None, *, index: int = 0, commits: int = 2) -> Receipt:

@@ -26,7 +26,8 @@ _MEANINGS = {
     Skip.SWALLOWED.value: "it failed and the foreachBatch function kept the error back; taken over without its rows",
     "every handle was proven lost": "every transaction was proven lost; the next start writes it again by itself",
 }
-_VISIBLE = frozenset({"committed", "already_committed"})
+VISIBLE: Final = frozenset({"committed", "already_committed"})
+"""What a receipt says of a transaction whose rows are there."""
 
 
 class EpochState(enum.StrEnum):
@@ -201,6 +202,6 @@ def _outcome(vote: Vote, link: Link, chain: Sequence[Link], receipt: Receipt | N
         return HandleState.LOST
     if receipt is None:
         return HandleState.PENDING
-    if link.guarantee is Guarantee.AT_MOST_ONCE and not _VISIBLE.issuperset(receipt.outcomes):
+    if link.guarantee is Guarantee.AT_MOST_ONCE and not VISIBLE.issuperset(receipt.outcomes):
         return HandleState.TRIED
     return HandleState.COMMITTED

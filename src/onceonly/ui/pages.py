@@ -17,7 +17,7 @@ from onceonly.view import page, style, tables
 from onceonly.view.markup import join, tag
 from onceonly.view.multiples import multiples
 from onceonly.view.story import view
-from onceonly.view.timeline import timeline
+from onceonly.view.timeline import kinds, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -113,8 +113,9 @@ class Pages:
         found = view(watcher.window(window.first, window.last))
         href = self._href(watcher)
         return self._fill(
-            "timeline", "Time line", place, window=window,
-            picture=timeline(found, href=href), legend=tables.legend(found), left_out=tables.left_out(found),
+            "timeline", "Time line", place, window=window, span=_span(found),
+            picture=timeline(found, href=href), legend=tables.legend(found, kinds(found)),
+            left_out=tables.left_out(found),
             epochs=tables.epochs(reversed(found.epochs), href=href, caption="The same as a table"),
         )  # fmt: skip
 
@@ -129,8 +130,8 @@ class Pages:
         found = view(watcher.epoch(chosen))
         each = found.epochs[0]
         return self._fill(
-            "epoch", f"Epoch {each.name}", place, each=each, detail=page.detail(each), legend=tables.legend(found),
-            left_out=tables.left_out(found),
+            "epoch", f"Epoch {each.name}", place, each=each, detail=page.detail(each),
+            legend=tables.legend(found, {mark.what for mark in each.marks}), left_out=tables.left_out(found),
             older=chosen - 1 if chosen > known[0] else None, newer=chosen + 1 if chosen < known[-1] else None,
         )  # fmt: skip
 
@@ -160,7 +161,7 @@ class Pages:
         place, window = self._windowed(watcher, to, MEASURED)
         found = view(watcher.reported(window.first, window.last))
         return self._fill(
-            "latency", "Lag and latency", place, window=window, figures=multiples(found),
+            "latency", "Lag and latency", place, window=window, span=_span(found), figures=multiples(found),
             epochs=tables.epochs(reversed(found.epochs), href=self._href(watcher), caption="The same as a table"),
         )  # fmt: skip
 
@@ -210,6 +211,12 @@ class Pages:
             place=place,
             **values,
         )
+
+
+def _span(found: View) -> str:
+    """Name the epochs that a view has."""
+    names = [each.name for each in found.epochs]
+    return " to ".join(dict.fromkeys((names[0], names[-1]))) if names else "no epoch yet"
 
 
 def _short(model: CheckpointModel) -> View:

@@ -15,7 +15,7 @@ from onceonly.view.epoch import epoch as epoch_picture
 from onceonly.view.markup import Child, Markup, join, tag, verbatim
 from onceonly.view.multiples import multiples
 from onceonly.view.story import cut
-from onceonly.view.timeline import timeline
+from onceonly.view.timeline import kinds, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +155,7 @@ def _list(view: View, href: Callable[[Epoch], str | None], room: int) -> tuple[M
 
 def _time_line(drawn: View, href: Callable[[Epoch], str | None]) -> tuple[Markup, ...]:
     picture = _scroll("Time line", timeline(drawn, href=href))
-    return picture, tables.legend(drawn), tables.left_out(drawn)
+    return picture, tables.legend(drawn, kinds(drawn)), tables.left_out(drawn)
 
 
 def _figures(view: View) -> Markup:

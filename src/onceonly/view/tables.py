@@ -11,7 +11,7 @@ from onceonly.view.telling import moment, n, outcomes, took
 from onceonly.view.values import Epoch, View, What
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from onceonly.view.values import Mark, Verdict
 
@@ -59,9 +59,8 @@ def time(at: float) -> Markup:
     return tag("time", moment(at), datetime=moment(at))
 
 
-def legend(found: View) -> Markup:
-    """Return what the marks mean that are in a view."""
-    shown = {mark.what for mark in found.marks} | {mark.what for each in found.epochs for mark in each.marks}
+def legend(found: View, shown: Collection[What]) -> Markup:
+    """Return what marks of some kinds mean, as a picture of a view has them."""
     return tag(
         "ul",
         (tag("li", shapes.sample(what), means) for what, means in _MEANINGS.items() if what in shown),

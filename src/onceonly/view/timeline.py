@@ -39,6 +39,12 @@ def timeline(
     return _Timeline(view, href).picture(alone=alone)
 
 
+def kinds(view: View) -> frozenset[What]:
+    """Return of which kinds the time line has marks."""
+    found = {mark.what for each in view.epochs for mark in _marks_of(each, is_dense=_is_dense(view))}
+    return frozenset(found | {mark.what for mark in view.marks})
+
+
 def told(view: View) -> str:
     """Say in words what the time line shows."""
     if not view.epochs:
@@ -58,7 +64,7 @@ class _Timeline:
         left = 24.0 + shapes.CHARACTER * max((len(lane) for lane in view.lanes), default=6)
         # What belongs to no epoch does not stretch the picture: runs are seen as far as epochs are.
         self._axis = Axis(_busy(view), left, _WIDTH - _RIGHT)
-        self._is_dense = len(view.epochs) > _EPOCHS_MAX
+        self._is_dense = _is_dense(view)
         self._free = left  # from where on a name does not stand in another one
         self._rows: dict[str, float] = {}
         y = _TOP
@@ -118,10 +124,7 @@ class _Timeline:
                 yield self._bar(bar, y + 30, 14)
             else:
                 yield self._bar(bar, y + 9, _LANE_HEIGHT - 18)
-        shown = [mark for mark in epoch.marks if mark.what not in _BESIDE]
-        if self._is_dense:
-            shown = [mark for mark in shown if mark.what in _NOTABLE]
-        yield from self._marks(shown, 38)
+        yield from self._marks(_marks_of(epoch, is_dense=self._is_dense), 38)
         begin = _begin(epoch)
         if begin is not None and self._axis(begin) >= self._free:
             yield shapes.label(epoch.name, self._axis(begin) - 4, self._rows[DRIVER] + 56, "small dim")
@@ -159,6 +162,16 @@ def said(mark: Mark) -> str:
     parts += ["its clock contradicts the order of the log"] if mark.skewed else []
     parts += [mark.by, f"checksum {mark.checksum}" if mark.checksum else "", mark.file]
     return "; ".join(filter(None, parts))
+
+
+def _is_dense(view: View) -> bool:
+    return len(view.epochs) > _EPOCHS_MAX
+
+
+def _marks_of(epoch: Epoch, *, is_dense: bool) -> list[Mark]:
+    return [
+        mark for mark in epoch.marks if mark.what not in _BESIDE and (mark.what in _NOTABLE or not is_dense)
+    ]
 
 
 def _begin(epoch: Epoch) -> float | None:

@@ -3,44 +3,70 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from onceonly.model import Guarantee, seconds_of
-from onceonly.operations.states import QUIET, EpochState, meaning
+from onceonly.model import Guarantee, Skip, seconds_of
+from onceonly.operations.states import QUIET, VISIBLE, EpochState, meaning
 from onceonly.view.telling import n
 from onceonly.view.values import Level, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
+
+_TAKEN_OVER: Final = frozenset({Skip.FOREIGN.value, Skip.SWALLOWED.value})
+"""Reasons for which an epoch with rows has no decision: the user took it over as it is."""
 
 
 def verdict(model: CheckpointModel) -> Verdict:
     """Judge by the newest epochs that the model has: what is older than a settled one has nothing pending."""
+    found = _by_log(model)
+    if not model.is_moved:
+        return found
+    moved = f"the checkpoint was moved here from {model.home}, and no run starts before that is accepted"
+    return replace(
+        found,
+        level=Level.STUCK,
+        stuck=f"{found.stuck}; {moved}" if found.stuck else moved,
+        waits=f"{found.waits}, and the query" if found.waits else "the query",
+        next_step="accept the move, if it was meant",
+        command=f"onceonly checkpoints accept-move {shlex.quote(model.path)}",
+    )
+
+
+def _by_log(model: CheckpointModel) -> Verdict:
     safe = _safe(model)
     newest = model.epochs[0] if model.epochs else None
-    if model.is_moved:
-        return Verdict(
-            level=Level.STUCK,
-            safe=safe,
-            stuck=f"the checkpoint was moved here from {model.home}, and no run starts before that is accepted",
-            waits="the query",
-            next_step="accept the move, if it was meant",
-            command=f"onceonly checkpoints accept-move {shlex.quote(model.path)}",
-        )
-    if newest is None:
-        return Verdict(level=_level(model, Level.WAITING), safe=safe, next_step=_idle(model))
-    if newest.view.state in QUIET:
-        return Verdict(level=Level.SAFE, safe=safe, next_step=_idle(model))
+    if newest is None or newest.view.state in QUIET:
+        level = Level.WORKING if newest is None and model.run.alive else Level.SAFE
+        return Verdict(level=level, safe=safe, next_step=_idle(model))
     if newest.view.state in {EpochState.IN_FLIGHT, EpochState.ABORTED}:
         return _undecided(model, newest, safe)
     return _unsettled(model, newest, safe)
 
 
 def _safe(model: CheckpointModel) -> str:
-    done = next((each for each in model.epochs if each.view.state in QUIET), None)
-    if done is None:
-        return "nothing is settled yet" if not model.epochs else "nothing of what is shown is settled yet"
-    return f"everything up to {done.view.name} is settled: what was decided is committed"
+    if not model.epochs:
+        return "no epoch has begun yet, so that nothing is open and nothing is in doubt"
+    done = [each.view for each in model.epochs if each.view.state in QUIET]
+    if not done:
+        return "nothing of what is shown is settled yet"
+    tried = [each.name for each in done if not VISIBLE.issuperset(each.outcomes)]
+    taken = [each for each in done if each.state is EpochState.SKIPPED and each.reason in _TAKEN_OVER]
+    safe = f"everything up to {done[0].name} is settled: what was decided is committed"
+    if tried:
+        safe += f", save what {_named(tried)} tried at most once and gave up"
+    if taken:
+        names = _named([each.name for each in taken])
+        safe += f"; nothing was decided here of {names}: {meaning(taken[0].reason)}"
+    return safe
+
+
+def _named(names: Sequence[str]) -> str:
+    """Name the newest of some epochs, and how many more there are."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _undecided(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict:
@@ -53,9 +79,7 @@ def _undecided(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
         stuck=what,
         since=(seconds_of(newest.chain[-1].stamp) or None) if aborted else newest.at,
         waits=f"{name} and what comes after it",
-        next_step="the run that is alive writes it"
-        if model.run.alive
-        else f"start the query: it writes {name} again",
+        next_step=_next(model, "the run that is alive writes it", f"start the query: it writes {name} again"),
     )
 
 
@@ -83,9 +107,11 @@ def _unsettled(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
         stuck=stuck,
         since=since or None,
         waits=f"the epoch after {name}, and whoever reads its rows" + (f" from {sinks}" if sinks else ""),
-        next_step="the run that is alive sees to it, and nothing is to be done"
-        if model.run.alive
-        else f"start the query, which {does}" + ("; or, with the job down, type" if by_hand else ""),
+        next_step=_next(
+            model,
+            "the run that is alive sees to it, and nothing is to be done",
+            f"start the query, which {does}" + ("; or, with the job down, type" if by_hand else ""),
+        ),
         command=f"onceonly transactions commit {name} {shlex.quote(model.path)}" if by_hand else "",
     )
 
@@ -95,9 +121,14 @@ def _level(model: CheckpointModel, level: Level) -> Level:
     return {True: Level.WORKING, False: level, None: Level.UNKNOWN}[model.run.alive]
 
 
-def _idle(model: CheckpointModel) -> str:
-    if model.run.alive:
-        return "a run is alive"
+def _next(model: CheckpointModel, alive: str, dead: str) -> str:
+    """Say what happens where a run is alive, and what is to be done where none is."""
     if model.run.alive is None:
-        return f"whether a run is alive cannot be told: {model.run.who}"
-    return "no run is alive; the next start goes on from here"
+        return f"whether a run is alive cannot be told ({model.run.who}); if none is, {dead}"
+    return alive if model.run.alive else dead
+
+
+def _idle(model: CheckpointModel) -> str:
+    on = "goes on from here" if model.epochs else "begins with the first epoch"
+    down = "no run is alive; " if model.run.alive is False else ""
+    return _next(model, "a run is alive", f"{down}the next start {on}")
