@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 CONNECT: Final = "5s"
 CALL: Final = "20s"
-_RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
+RETRIES: Final = 5
+RETRIES_S: Final = 20
+_RETRIES = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRIES_S)}
 _CLIENTS_MAX = 16
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 

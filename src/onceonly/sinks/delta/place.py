@@ -12,7 +12,7 @@ from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
 from onceonly.families.loaded.places import home_at
 from onceonly.stores import answers
 from onceonly.stores.address import Kind
-from onceonly.stores.opened import address_of
+from onceonly.stores.opened import RETRIES, RETRIES_S, address_of
 
 if TYPE_CHECKING:
     from onceonly.families.loaded.places import Home
@@ -60,7 +60,9 @@ class Place:
             return None
         from onceonly.stores.texts import texts
 
-        found = texts(self.address)
+        # As long as our own client; deltalake alone would go on for three minutes.
+        patience = {"max_retries": str(RETRIES), "retry_timeout": f"{RETRIES_S}s"}
+        found = texts(self.address) | patience
         if self.address.kind is Kind.S3:
             if os.environ.get(_LOCKS):
                 raise ConfigurationError(
