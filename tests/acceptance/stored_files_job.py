@@ -26,7 +26,7 @@ def main(way: str, epochs: int, folder: Path, target: str, settings: dict[str, s
     conf |= {"spark.eventLog.dir": str(folder / "events"), "spark.eventLog.compress": "false"}
     (folder / "events").mkdir(exist_ok=True)
     spark = local_session(folder, name="stored", master="local[2]", log_level="ERROR", conf=conf)
-    rows = rate_rows.rows(spark, "value", "value % 3 as third", per_epoch=ROWS_PER_EPOCH)
+    rows = rate_rows.rows(spark, "value", "cast(value % 3 as int) as third", per_epoch=ROWS_PER_EPOCH)
     checkpoint = str(folder / "checkpoint")
     sink = {"path": target, "checkpointLocation": checkpoint}
     writer = rows.writeStream.option("checkpointLocation", checkpoint)
@@ -34,6 +34,10 @@ def main(way: str, epochs: int, folder: Path, target: str, settings: dict[str, s
         query = writer.format("onceonly.files").partitionBy("third").options(**sink).start()
     elif way == "delta":
         query = writer.format("onceonly.delta").partitionBy("third").options(**sink, create="true").start()
+    elif way == "iceberg":  # the target is a warehouse, and its catalogue is here
+        options = {"catalog.type": "sql", "catalog.uri": f"sqlite:///{folder}/catalog.db", "create": "true"}
+        options |= {"catalog.warehouse": target, "table": "sales.orders", "checkpointLocation": checkpoint}
+        query = writer.format("onceonly.iceberg").partitionBy("third").options(**options).start()
     else:
         query = writer.foreachBatch(onceonly.sink("onceonly.files", partitionBy="third", **sink)).start()
     rate_rows.run(spark, query, folder / "checkpoint", epochs=epochs, within_s=_WAIT_S)

@@ -83,9 +83,9 @@ def test_each_epoch_is_one_version_of_a_table_on_s3_whatever_is_killed(
     with EmbeddedS3(tmp_path / "s3") as server:
         server.make_bucket("lake")
         for point in points:
-            assert on_s3(tmp_path, server, 1000, f"{point}=kill@2") != 0, point
+            assert on_s3("delta", tmp_path, server, 1000, f"{point}=kill@2") != 0, point
         done = len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
-        assert on_s3(tmp_path, server, done + 3) == 0
+        assert on_s3("delta", tmp_path, server, done + 3) == 0
         told = {
             "endpoint": server.url, "region": "us-east-1", "allow_http": "true", "access_key_id": "all",
             "secret_access_key": SECRET,
@@ -109,14 +109,40 @@ def test_each_epoch_is_one_version_of_a_table_on_s3_whatever_is_killed(
     assert not [path for path in written if SECRET.encode() in path.read_bytes()]
 
 
-def on_s3(folder: Path, server: EmbeddedS3, epochs: int, failpoints: str = "") -> int:
+@pytest.mark.long
+def test_each_epoch_is_one_snapshot_of_a_table_in_a_warehouse_on_s3_whatever_is_killed(
+    tmp_path: Path,
+) -> None:
+    with EmbeddedS3(tmp_path / "s3") as server:
+        server.make_bucket("lake")
+        told = {"s3.endpoint": server.url, "s3.region": "us-east-1", "s3.access-key-id": "all"}
+        place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": "s3a://lake/orders"}
+        with SqlCatalog("default", **place) as catalog:
+            catalog.create_namespace("sales")
+        for point in POINTS:
+            assert on_s3("iceberg", tmp_path, server, 1000, f"{point}=kill@2") != 0, point
+        done = len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
+        assert on_s3("iceberg", tmp_path, server, done + 3) == 0
+        with SqlCatalog("default", **place, **told, **{"s3.secret-access-key": SECRET}) as catalog:
+            table = catalog.load_table("sales.orders")
+            rows = table.scan().to_arrow().to_pydict()
+        assert sorted(rows["value"]) == list(range(len(rows["value"])))
+        summaries = [each.summary for each in table.snapshots()]
+        epochs = [int(str(summary["onceonly.epoch"])) for summary in summaries if summary is not None]
+        assert epochs == list(range(done + 3))
+        assert len(epochs) * stored_files_job.ROWS_PER_EPOCH == len(rows["value"])
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and "s3" not in path.parts]
+    assert not [path for path in written if SECRET.encode() in path.read_bytes()]
+
+
+def on_s3(way: str, folder: Path, server: EmbeddedS3, epochs: int, failpoints: str = "") -> int:
     """Run the job to its end, or to where it is killed; return its status."""
     environment = {
         **os.environ,
         "ONCEONLY_FAILPOINTS": failpoints,
         "ONCEONLY_FAILPOINTS_DIR": str(folder),
     }
-    told = ["delta", str(epochs), str(folder), "s3a://lake/orders", json.dumps(server.hadoop())]
+    told = [way, str(epochs), str(folder), "s3a://lake/orders", json.dumps(server.hadoop())]
     with (folder / "said.log").open("ab") as said:
         return subprocess.run(
             [sys.executable, stored_files_job.__file__, *told],

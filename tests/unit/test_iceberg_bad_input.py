@@ -66,9 +66,11 @@ def test_a_table_or_a_namespace_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_table_on_a_store_is_refused_with_the_way_that_there_is(tmp_path: Path) -> None:
-    place: dict[str, Any] = {"write.data.path": "s3://b/data"}
+    place: dict[str, Any] = {"write.data.path": "gs://b/data"}
     bench = bench_of(made(tmp_path, **place))
-    with pytest.raises(ConfigurationError, match=r"sales\.orders s3://b/data is on s3:") as raised:
+    with pytest.raises(
+        ConfigurationError, match=r"sales\.orders gs://b/data is on Google Cloud Storage"
+    ) as raised:
         bench.check()
     assert "mount that all machines share" in raised.value.next_step
     assert "onceonly.files" in raised.value.next_step
@@ -77,14 +79,14 @@ def test_a_table_on_a_store_is_refused_with_the_way_that_there_is(tmp_path: Path
 def test_a_table_that_would_be_made_on_a_store_is_refused_before_anything_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {**iceberg_bench.options_of(tmp_path), "catalog.warehouse": "s3://b/w", "create": "true"}
+    options = {**iceberg_bench.options_of(tmp_path), "catalog.warehouse": "gs://b/w", "create": "true"}
     iceberg_bench.make_namespace(options)
 
     def write(*_: object, **__: object) -> None:
         pytest.fail("metadata was written")
 
     monkeypatch.setattr("pyiceberg.catalog.MetastoreCatalog._write_metadata", staticmethod(write))
-    refused(bench_of(options), "sales.orders s3://b/w.* is on s3:")
+    refused(bench_of(options), "sales.orders gs://b/w.* is on Google Cloud Storage")
     with iceberg_bench.catalog_of(options) as catalog:
         assert catalog.list_tables("sales") == []
 

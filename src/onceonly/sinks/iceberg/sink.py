@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
 from onceonly.families.loaded import Books, Load, LoadedSink, withdrawing
-from onceonly.families.loaded.folders import FolderHome
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.types import choose, schema_of
@@ -52,12 +51,14 @@ class IcebergSink(LoadedSink):
 
     @property
     def home(self) -> Home:
-        return FolderHome(target.home_of(self._open()))
+        return target.home_of(self._open())
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse columns and tables that do not fit, and make what the options ask for."""
         given = schema_of(context.columns, who=self.shown) if context.columns else None
         table = self._made(given)
+        home = target.home_of(table)
+        home.prepare()
         target.refuse(table)
         if given is not None:
             table = self._merged(table, given)
@@ -66,7 +67,7 @@ class IcebergSink(LoadedSink):
         self._refuse_keys(table, chosen)
         app = app_of(context.query, context.sink)
         return {
-            "home": str(target.home_of(table)),
+            "home": home.text,
             "table": str(table.metadata.table_uuid),
             "columns": target.columns_of(table, chosen.names),
             "since": target.books_of(table, app, 0).withdrawn + 1,
@@ -130,8 +131,8 @@ class IcebergSink(LoadedSink):
 
     def leave_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> None:
         home = target.home_of(books.at)
-        paths = {(home / load.folder / file.path).resolve() for load in loads for file in load.files}
-        target.leave_out(books.at, app, epoch, paths)
+        names = frozenset(home.called(f"{load.folder}/{file.path}") for load in loads for file in load.files)
+        target.leave_out(books.at, app, epoch, names, home)
 
     def keeps_all(self, books: Books) -> str:  # noqa: ARG002  no table of this kind does
         return ""

@@ -11,17 +11,19 @@ from __future__ import annotations
 import importlib
 import json
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceonly.durable import disk
-from onceonly.durable.addresses import local_folder
 from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, UnavailableError
 from onceonly.families.loaded import INSTEAD, NEVER, Books, ConflictError
+from onceonly.families.loaded.places import home_at
+from onceonly.sinks.iceberg.login import login
 from onceonly.sinks.iceberg.types import record_text
+from onceonly.stores.address import Kind, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from onceonly.families.loaded import Load
+    from onceonly.families.loaded.places import Home
 
 FORMAT_MAX = 2
 _WITHDRAWN = "onceonly.withdrawn"
@@ -56,12 +59,14 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     from pyiceberg.exceptions import NotInstalledError
 
     try:
-        return load_catalog(name, **properties)
+        return load_catalog(name, **{**login(properties), **properties})
     except NotInstalledError as error:
         raise SetupError(
             f"the Iceberg catalogue {name} needs a package that is missing: {error}",
             next_step="install it as pyiceberg's own pages say, for example pyiceberg[sql-postgres]",
         ) from error
+    except OnceonlyError:
+        raise
     except ValueError:
         # Its text may have the properties.
         raise ConfigurationError(
@@ -157,14 +162,21 @@ def _wrong(table: Table) -> Iterator[tuple[str, str]]:
             )
 
 
-def home_of(table: Table) -> Path:
-    """Return the folder of a table's data files. Raises ``ConfigurationError`` where it is on a store."""
+def home_of(table: Table) -> Home:
+    """Return the place of a table's data files. Raises ``ConfigurationError`` for where none can be put."""
     return _home(table.name(), table.metadata)
 
 
-def _home(identifier: Sequence[str], metadata: TableMetadata) -> Path:
+def _home(identifier: Sequence[str], metadata: TableMetadata) -> Home:
     place = metadata.properties.get("write.data.path") or f"{metadata.location}/data"
-    return local_folder(place, what=f"the Iceberg table {'.'.join(identifier)}", instead=INSTEAD)
+    what = f"the Iceberg table {'.'.join(identifier)}"
+    address = parse(place, what=what)
+    if address.kind not in {Kind.FOLDER, Kind.S3}:
+        raise ConfigurationError(
+            f"{what} {address.shown} is on {address.kind.system}, where it cannot be written yet",
+            next_step=f"give a path on a mount that all machines share, or a bucket of S3{INSTEAD}",
+        )
+    return home_at(place)
 
 
 def columns_of(table: Table, names: Sequence[str]) -> str:
@@ -255,7 +267,7 @@ def rows(table: Table) -> int:
 
 
 def enter(
-    table: Table, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str], *, home: Path
+    table: Table, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str], *, home: Home
 ) -> None:
     """Commit one snapshot. Raises ``ConflictError``, ``ConfigurationError``, ``UnavailableError``."""
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
@@ -273,23 +285,23 @@ def enter(
         with update.fast_append() as append:
             for load in loads:
                 for file in load.files:
-                    path = str(home / load.folder / file.path)
+                    path = f"{home.text}/{load.folder}/{file.path}"
                     found = parquet_file_to_data_file(table.io, table.metadata, path)
                     _see_partition(table, found, file.keys)
                     append.append_data_file(found)
 
 
-def leave_out(table: Table, app: str, epoch: int, paths: Collection[Path]) -> None:
-    """Commit one snapshot without these files. Operator's. Raises ``ConflictError``, ``UnavailableError``."""
+def leave_out(table: Table, app: str, epoch: int, names: frozenset[str], home: Home) -> None:
+    """Commit one snapshot without these files, as their home calls them. Operator's. Raises as ``enter``."""
     withdrawn = books_of(table, app, epoch).withdrawn + 1
     note = {"epoch": epoch, "attempts": [], "void": [], "withdrawn": withdrawn, "bare": True}
     with _committing(table, app, note) as transaction:
-        if not paths:
+        if not names:
             return
         marks = {"onceonly.app": app, "onceonly.epoch": str(epoch), _WITHDRAWN: "true"}
         with transaction.update_snapshot(marks).overwrite() as update:
             for task in table.scan().plan_files():
-                if local_folder(task.file.file_path, what="a data file").resolve() in paths:
+                if home.known([task.file.file_path]) & names:
                     update.delete_data_file(task.file)
 
 
@@ -323,9 +335,11 @@ def sync(table: Table) -> None:
         paths += [snapshot.manifest_list, *(each.manifest_path for each in mine)]
     folders = set()
     for path in paths:
-        place = local_folder(path, what="the Iceberg table's metadata")
-        disk.sync(place)
-        folders.add(place.parent)
+        address = parse(path, what="the Iceberg table's metadata")
+        if address.kind is Kind.FOLDER:
+            place = Path(address.path)
+            disk.sync(place)
+            folders.add(place.parent)
     for folder in folders:
         disk.sync(folder)
 
