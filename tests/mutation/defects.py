@@ -3190,4 +3190,36 @@ DEFECTS: Final = (
         after="        if False\n",
         tests=(RESTORE + "test_a_damaged_savepoint_is_not_restored",),
     ),
+    Defect(
+        name="kinesis-ranges-of-before-are-empty",
+        group=RECOVERY,
+        what="A query of Kinesis that went back behind the ranges that are kept reads the epoch before once more",
+        file="sources/kinesis/planning.py",
+        before="                ranges.require_not_passed(offset.number)\n                nothing =",
+        after="                nothing =",
+        tests=(
+            KINESIS_SOURCE + "test_a_place_whose_range_was_deleted_since_is_refused_and_no_row_is_read_twice",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="restored-before-what-kafka-keeps",
+        group=RECOVERY,
+        what="A query is restored to a place behind which Kafka has deleted rows, though it was asked",
+        file="guards/kafka.py",
+        before="        if first > at[topic][partition]\n",
+        after="        if False\n",
+        tests=(TOPICS + "test_what_follows_a_savepoint_is_seen_to_be_there",),
+    ),
+    Defect(
+        name="claimed-again-though-committed",
+        group=RECOVERY,
+        what="To commit what is committed puts one more claim and one more record",
+        file="operations/settle.py",
+        before="    return went_on or not sinks.open_outside(checkpoint, given)\n",
+        after="    return went_on\n",
+        tests=(
+            "tests/unit/test_operations_settle.py::test_what_is_decided_is_committed_and_what_is_not_is_aborted",
+        ),
+    ),
 )
