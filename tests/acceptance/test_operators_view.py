@@ -43,6 +43,12 @@ def onceonly(*arguments: str | Path, path: str | Path = "", **env: str) -> tuple
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
+def assert_well(checkpoint: str | Path, *arguments: str | Path, path: str | Path = "") -> None:
+    """See that the doctor gives no alarm on a job that has ended well."""
+    status, told, said = onceonly("doctor", checkpoint, "--timeout", "60", *arguments, path=path)
+    assert status == 0, (told and [each for each in told["findings"] if each["health"] != "well"]) or said
+
+
 @dataclass
 class Job:
     """The job of ``operator_job.py`` on one checkpoint."""
@@ -198,6 +204,7 @@ def test_what_is_undecided_is_aborted_and_the_job_goes_on(job: Job) -> None:
     )
     status, seen, _ = onceonly("checkpoints", "list", job.folder)
     assert {each["state"] for each in seen["checkpoints"][0]["epochs"]} <= {"complete", "aborted"}
+    assert_well(job.checkpoint, *LEDGER)
 
 
 def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) -> None:
@@ -243,3 +250,4 @@ def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) 
     bench.run()
     bench.assert_exactly_once(ROWS, *ALL)
     bench.assert_nothing_left_open(*ALL)
+    assert_well(bench.checkpoint, *RESULTS, path=bench.folder)

@@ -14,7 +14,7 @@ import table_job
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 from savepoint_job import newest
-from test_operators_view import onceonly
+from test_operators_view import assert_well, onceonly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,8 +72,7 @@ def go_back(job: Job, folder: Path, read: Callable[[], Counter[int]], meddle: Ca
     epochs = newest(two / "checkpoint") + 1
     assert epochs >= made["epoch"] + 5
     assert read() == Counter([STRANGER, *range(epochs * table_job.ROWS_PER_EPOCH)])
-    status, told, said = onceonly("doctor", two / "checkpoint")
-    assert status == 0, told
+    assert_well(two / "checkpoint")
 
 
 def values(paths: list[str]) -> Counter[int]:

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 import sql_job
 from pyspark.errors import StreamingQueryException
+from test_operators_view import assert_well
 
 import onceonly
 from ways import WAIT_S, spark  # noqa: F401  a fixture
@@ -63,6 +64,7 @@ def survives(
     assert len(found) >= EPOCHS * sql_job.ROWS_PER_EPOCH
     assert found[9][1:] == ("row 9", "1.125", 9, False)
     assert not list((folder / "checkpoint" / "onceonly" / "staged").rglob("*.arrow"))
+    assert_well(folder / "checkpoint", "--yes", "--option", f"url={options['url']}")
 
 
 def test_a_driver_killed_in_its_commit_to_sqlite_loses_and_doubles_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness import start, visible_files
 from stopped_job import PER_EPOCH, ROWS
-from test_operators_view import onceonly
+from test_operators_view import assert_well, onceonly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,6 +111,7 @@ def test_an_epoch_that_takes_long_is_waited_for_and_one_that_is_killed_is_told(j
     assert job.stop()[0] == 0
     assert again.wait(30) == 0, again.tail()
     assert job.is_whole()
+    assert_well(job.checkpoint)
     assert job.rows().total() < ROWS
 
 
