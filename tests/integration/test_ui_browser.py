@@ -307,10 +307,10 @@ def test_paper_has_no_buttons_and_no_menus(server: Server, browser: Browser) -> 
 
 
 def test_a_narrow_screen_scrolls_in_one_direction(server: Server, browser: Browser) -> None:
-    with ui_browser.tab(browser, server.address, width=380) as (page, _):
-        for path in PAGES:
+    with ui_browser.tab(browser, server.address, width=320) as (page, _):
+        for path in (*PAGES, "/"):
             page.goto(f"{server.base}{path}")
-            assert page.evaluate("document.documentElement.scrollWidth") <= 380, path
+            assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
 
 
 def test_a_page_that_is_looked_at_is_cheap(query: QueryCoordinator, live: tuple[Server, Page]) -> None:

@@ -64,7 +64,11 @@ def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
     said = (f"{dropped} older epochs are in the figures alone: their lines would not fit",) if dropped else ()
     body = [
         *top,
-        _section("Epochs, newest first", lines, *(tag("p", f"{each}.", class_="oo-note") for each in said)),
+        _section(
+            "Epochs, newest first",
+            _scroll("Epochs", lines),
+            *(tag("p", f"{each}.", class_="oo-note") for each in said),
+        ),
         _section("The newest epochs, and those that were not as always", *details),
     ]
     return whole(f"onceonly: query {view.query}", join(*body))
@@ -124,8 +128,8 @@ def detail(each: Epoch) -> Markup:
         tag("p", f"{tables.capital(each.once)}.") if each.once else None,
         tables.phases(each),
         _scroll(each.name, epoch_picture(each)),
-        tables.steps(each),
-        tables.ranges(each),
+        _scroll(f"Steps of {each.name}", tables.steps(each)),
+        _scroll(f"What {each.name} read", tables.ranges(each)) if any(each.ranges) else None,
     )
 
 
@@ -163,7 +167,7 @@ def _figures(view: View) -> Markup:
 
 
 def _scroll(name: str, picture: Markup) -> Markup:
-    """Return a picture that may be wider than the page; who has no mouse goes to it and moves it."""
+    """Return a picture or a table that may be wider than the page; who has no mouse goes to it and moves it."""
     return tag("div", picture, class_="oo-scroll", tabindex="0", role="region", aria_label=name)
 
 

@@ -66,6 +66,7 @@ overflow-wrap:anywhere;font-family:ui-monospace,"DejaVu Sans Mono",monospace;fon
 .oo-table .num{text-align:right;font-variant-numeric:tabular-nums}.oo-table td{overflow-wrap:anywhere}
 .oo-table td:first-child{white-space:nowrap}
 @media(min-width:601px){.oo-table td{min-width:3.2em}}
+@media screen and (max-width:600px){.oo-scroll .oo-table{min-width:680px}}
 .oo-state::before{content:"\\25cb\\a0"}.oo-state.complete::before,.oo-state.committed::before{content:"\\25cf\\a0"}
 .oo-state.decided::before,.oo-state.repairing::before{content:"?\\a0"}.oo-state.decided,.oo-state.repairing{
 color:var(--oo-red);font-weight:600}.oo-state.aborted::before{content:"\\2715\\a0"}
