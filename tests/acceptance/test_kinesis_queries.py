@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sql_job
+from test_operators_view import assert_well
 from test_sql_queries import EPOCHS, start
 
 from onceonly_proof.embedded.kinesis import EmbeddedKinesis
@@ -46,6 +47,10 @@ def test_jobs_that_are_killed_lose_nothing_and_their_envelopes_tell_repeats(tmp_
         finally:
             run.kill_tree()
         rows = told(server)
+        secret = [
+            text for name in ("access.key", "secret.key") for text in ("--option", f"{name}={options[name]}")
+        ]
+        assert_well(tmp_path / "checkpoint", "--yes", *secret)
     noted = len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
     assert noted >= EPOCHS
     wanted = set(range(noted * sql_job.ROWS_PER_EPOCH))
