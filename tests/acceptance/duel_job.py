@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onceonly
-from onceonly.spark.register import application
+from onceonly.spark.application import application
 from onceonly_proof.handover import until
 from onceonly_proof.local_session import local_session
 from onceonly_proof.parent import die_with_parent

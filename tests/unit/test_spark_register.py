@@ -44,7 +44,7 @@ def test_its_server_is_given_the_formats_with_what_it_was_told_of_stores(session
     assert set(formats) >= {"onceonly.kafka", "onceonly.files", "onceonly.collection"}
     kafka = formats["onceonly.kafka"]
     assert kafka.hadoop.access(parse("s3a://bucket/chk")).keys == ("ak", "sk", "")
-    assert kafka.application == connect.application(session, onceonly.spark.register._PROGRAM)
+    assert kafka.application == connect.application(session, onceonly.spark.application._PROGRAM)
 
 
 def test_two_sessions_of_one_server_are_two_applications(session: Any) -> None:  # noqa: ANN401

@@ -88,7 +88,7 @@ def test_a_run_begins_where_spark_had_noted_epochs_to_though_its_function_passed
     location = checkpoint(tmp_path)
     monkeypatch.setattr(epoch, "_begun", {})
     monkeypatch.setattr(epoch, "_belongs", lambda *_: (QUERY, RUN))
-    monkeypatch.setattr("onceonly.spark.starting.noted_before", lambda _location: noted)
+    monkeypatch.setattr("onceonly.spark.epoch.noted_before", lambda _location: noted)
     for number in (13, 14):
         epoch.Epoch(frame(listed=True), number, QuerySettings(checkpoint=location))
         assert epoch._begun == {QUERY: (RUN, first)}

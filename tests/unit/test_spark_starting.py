@@ -18,6 +18,7 @@ from onceonly.spark.asked import PARTITION_BY
 from onceonly.spark.configure import PROVIDER, RAW_FILES
 from onceonly.spark.foreach_batch import ForeachBatch
 from onceonly.spark.format import make_format
+from onceonly.spark.noted import noted_before
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,16 +108,16 @@ def test_a_checkpoint_where_the_session_puts_it_is_mended(writer: type[Any], tmp
 
 
 def test_how_far_spark_had_noted_epochs_is_known_of_each_start(writer: type[Any], tmp_path: Path) -> None:
-    assert starting.noted_before(str(tmp_path)) is None
+    assert noted_before(str(tmp_path)) is None
     begin = writer().option("checkpointLocation", f"file:{tmp_path}").foreachBatch(print).start
     begin()
-    assert starting.noted_before(str(tmp_path)) == -1
+    assert noted_before(str(tmp_path)) == -1
     (tmp_path / "commits").mkdir()
     for epoch in (8, 12):
         (tmp_path / "commits" / str(epoch)).touch()
-    assert starting.noted_before(str(tmp_path)) == -1
+    assert noted_before(str(tmp_path)) == -1
     begin()
-    assert starting.noted_before(str(tmp_path)) == 12
+    assert noted_before(str(tmp_path)) == 12
 
 
 def test_a_query_whose_checkpoint_holds_our_log_is_ours(writer: type[Any], tmp_path: Path) -> None:

@@ -20,11 +20,12 @@ from onceonly.settings import savepoints
 from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN
 from onceonly.settings.telemetry import LOCAL, TelemetrySettings
-from onceonly.spark import connect, lag, reporting, spans, starting
+from onceonly.spark import connect, lag, reporting, spans
+from onceonly.spark.application import application
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
+from onceonly.spark.noted import noted_before
 from onceonly.spark.plans import may_differ
-from onceonly.spark.register import application
 from onceonly.spark.running import checkpoint_elsewhere, output_mode, run_of
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, require_all_slots, write_slot
 from onceonly.telemetry import watching
@@ -152,7 +153,7 @@ class Epoch:
         reporting.ask(settings.checkpoint, settings.report)
         if self._query not in _begun or _begun[self._query][0] != self._run:
             # The user's function may have returned early in earlier ones.
-            before = starting.noted_before(settings.checkpoint)
+            before = noted_before(settings.checkpoint)
             _begun[self._query] = (self._run, batch_id if before is None else min(before + 1, batch_id))
         if _carried_out.get(self._query) == (self._run, batch_id):
             # The log would take it for a replay, and a replay writes nothing.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import shutil
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +12,12 @@ import pyspark
 from onceonly.errors import SetupError
 from onceonly.settings import registry
 from onceonly.spark import connect
+from onceonly.spark.application import application
 from onceonly.spark.versions import has_formats, has_read_limits, require_pyspark
 from onceonly.stores.opened import tell
 
 log = logging.getLogger("onceonly")
 
-_PROGRAM = uuid.uuid4().hex
 SESSION_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 if TYPE_CHECKING:
@@ -104,15 +102,6 @@ def _add_feeds(spark: SparkSession, hadoop: Hadoop, written: Mapping[str, type[S
 
     for feed in FEEDS:
         spark.dataSource.register(make_feed_format(feed, hadoop, written.get(feed)))
-
-
-def application(spark: SparkSession) -> str:
-    """Name the Spark application: in it, the runs of a query follow one another, wherever they are planned."""
-    if connect.is_client(spark):
-        return connect.application(spark, _PROGRAM)
-    context = spark.sparkContext
-    # Spark's own id of a local application is made of the time in milliseconds: two may have the same.
-    return hashlib.sha256(f"{context.applicationId} {context.startTime} {_PROGRAM}".encode()).hexdigest()[:12]
 
 
 def _require_same_python(spark: SparkSession) -> None:

@@ -27,6 +27,7 @@ from onceonly.settings.savepoints import OPTIONS as SAVEPOINTS
 from onceonly.settings.telemetry import NAMES
 from onceonly.spark import lag, reporting, spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
+from onceonly.spark.noted import forget, remember
 from onceonly.spark.versions import has_formats
 from onceonly.telemetry import watching
 
@@ -50,13 +51,6 @@ _PARAMETERS = ("path", "format", "outputMode", "partitionBy")
 """Of ``start``, besides options and the query's name."""
 _SPARKS = {_LOCATION: "checkpointLocation", _NAME: "queryName"}
 """What Spark's start takes of a query's options, whoever writes it, by its own names."""
-# By checkpoint: the newest epoch that Spark had noted when a query was started on it last, -1 for none.
-_noted_before: dict[str, int] = {}
-
-
-def noted_before(location: str) -> int | None:
-    """Say up to where Spark had noted epochs when the query was started; None where nobody saw its start. Driver."""
-    return _noted_before.get(home_of(location))
 
 
 def install() -> None:
@@ -137,7 +131,7 @@ def _text(value: object) -> str:
 
 def _is_ours(function: object) -> bool:
     """Say whether a foreachBatch function is one of ``onceonly.sink``; one with ``onceonly.epoch`` looks like any."""
-    # By name, as its module imports this one.
+    # By name: whoever writes by a function of their own does without that module.
     return type(function).__module__ == f"{__package__}.foreach_batch"
 
 
@@ -168,12 +162,12 @@ def _look(told: Mapping[str, str], location: str) -> bool:
         is_ours = is_ours or (folder / FOLDER).is_dir()
         if is_ours:
             mend(folder)
-    _noted_before.pop(home, None)
+    forget(home)
     # Of any query: a function of the user's may write by onceonly.epoch. A store may be out of reach, and the query one
     # that is no concern of ours.
     with contextlib.suppress(OnceonlyError, WaitTimeoutError):
         committed = background.begin("onceonly-look", checkpoint.committed).result(_STORE_S)
-        _noted_before[home] = max(committed, default=-1)
+        remember(home, max(committed, default=-1))
     return is_ours
 
 

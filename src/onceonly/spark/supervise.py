@@ -23,7 +23,7 @@ from onceonly.log import owners as log_owners
 from onceonly.log.actions import OPERATOR
 from onceonly.settings.registry import find
 from onceonly.settings.restart import ExponentialDelay
-from onceonly.spark.register import application
+from onceonly.spark.application import application
 from onceonly.spark.stopping import asked_to_end
 
 if TYPE_CHECKING:

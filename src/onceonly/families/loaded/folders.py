@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from onceonly.durable import disk
 from onceonly.durable.addresses import local_folder
 from onceonly.errors import UnavailableError
-from onceonly.families.loaded.load import epoch_of, folder_of
-from onceonly.families.loaded.places import OPEN
+from onceonly.families.loaded.load import OPEN, epoch_of, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

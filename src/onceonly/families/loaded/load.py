@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _VERSION = 1
+OPEN: Final = "_open"
+"""The folder of the notes that tell which attempts are open, beside those of the epochs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,7 @@ from urllib.parse import unquote
 
 from onceonly import background
 from onceonly.errors import ConfigurationError, SetupError
-from onceonly.families.loaded.load import epoch_of, folder_of
-from onceonly.families.loaded.places import OPEN
+from onceonly.families.loaded.load import OPEN, epoch_of, folder_of
 from onceonly.stores.address import parse
 from onceonly.stores.opened import open_store
 from onceonly.stores.port import put_once

@@ -8,7 +8,7 @@ attempt that never will be. Tables' own readers, and a vacuum, pass over names t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from onceonly.stores.address import Kind, parse
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onceonly.families.loaded.load import DataFile, Load
-
-OPEN: Final = "_open"
-"""The folder of the notes, beside those of the epochs."""
 
 
 class Stage(Protocol):
