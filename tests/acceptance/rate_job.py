@@ -16,16 +16,17 @@ import onceonly
 from onceonly.spark import spans
 
 ROWS_PER_EPOCH = 20
-_WAIT_S = 120
+_WAIT_S = 900
+"""Whoever runs it kills it before that."""
 
 
-def main(way: str, epochs: int, folder: Path) -> None:
-    """Run until this many epochs are noted by Spark."""
+def main(way: str, epochs: int, folder: Path, pace: str = "0 seconds") -> None:
+    """Run until this many epochs are noted by Spark; one begins when ``pace`` has passed since the one before."""
     spark = rate_rows.session()
     rows = rate_rows.rows(spark, "value", "value % 3 as third", per_epoch=ROWS_PER_EPOCH)
     checkpoint = str(folder / "checkpoint")
     sink = {"path": str(folder / "out"), "format": "json", "checkpointLocation": checkpoint}
-    writer = rows.writeStream.option("checkpointLocation", checkpoint)
+    writer = rows.writeStream.option("checkpointLocation", checkpoint).trigger(processingTime=pace)
     if way == "format":
         query = writer.format("onceonly.files").partitionBy("third").options(**sink).start()
     else:
@@ -44,4 +45,4 @@ def main(way: str, epochs: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])

@@ -11,6 +11,7 @@ import io
 import os
 import random
 import shutil
+import statistics
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ from harness import start
 from tests.unit.test_ui_command import Browser, ui
 from tests.unit.ui_bench import events_of
 
+from benchmarks.processes import used_s
 from onceonly.operations.find import open_checkpoint
 from onceonly.ui.pages import TABS
 
@@ -36,6 +38,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(1800
 MINUTES = float(os.environ.get("ONCEONLY_UI_MINUTES", "3"))
 PICTURES = os.environ.get("ONCEONLY_UI_PICTURES")
 JOB = str(Path(__file__).with_name("rate_job.py"))
+WARM_EPOCHS, WINDOW_S, ROUNDS = 40, 10.0, 6
 LIVES = ("link.after_put=pause@9", "", "link.before_put=pause@6", "receipt.before_put=pause@7", "")
 OBSERVE = """
 addEventListener("DOMContentLoaded", () => {
@@ -162,6 +165,50 @@ def test_beside_a_job_under_kills_nothing_is_lost_or_told_twice(tmp_path: Path) 
                 pictures(page, home, Path(PICTURES))
     finally:
         run.kill_tree()
+
+
+def test_a_page_that_is_looked_at_costs_the_driver_nothing(tmp_path: Path) -> None:
+    """In seconds of the processor, as the machine may be busy otherwise; in turns, as a JVM becomes faster."""
+    checkpoint = tmp_path / "checkpoint"
+    with_page: list[float] = []
+    without: list[float] = []
+    run = start(JOB, tmp_path, "format", "100000", str(tmp_path), "1 second")
+    try:
+        run.until((checkpoint / "commits" / "0").exists, "there was an epoch")
+        log = open_checkpoint(checkpoint).log
+        run.until(lambda: (log.newest() or 0) >= WARM_EPOCHS, "the driver was warm")
+        with ui(checkpoint) as (_, line), ui_browser.browser() as chromium:
+            page = chromium.new_page()
+            page.goto(line)
+            home = page.url
+            for number in range(ROUNDS):
+                for looks in (number % 2 == 0, number % 2 == 1):
+                    page.goto(home if looks else "about:blank")
+                    (with_page if looks else without).append(_share(run))
+                    if looks:
+                        assert page.locator("#live").get_attribute("data-state") == "on"
+    finally:
+        run.kill_tree()
+    cost = statistics.median(more - less for more, less in zip(with_page, without, strict=True))
+    told = (
+        f"the driver takes {statistics.median(without):.1%} of a processor, and with a page {cost:+.2%}; "
+        f"with it {', '.join(f'{each:.1%}' for each in with_page)}, "
+        f"without {', '.join(f'{each:.1%}' for each in without)}"
+    )
+    sys.stdout.write(f"{told}\n")
+    assert cost <= 0.01, told
+
+
+def _share(run: Run) -> float:
+    """Return how much of a processor a job takes, its executors and its JVM among it, over some epochs."""
+
+    def used() -> float:
+        driver = psutil.Process(run.process.pid)
+        return sum(used_s(each) for each in (driver, *driver.children(recursive=True)))
+
+    began, before = time.monotonic(), used()
+    run.until(lambda: time.monotonic() >= began + WINDOW_S, "the window ended", poll_s=0.2)
+    return (used() - before) / (time.monotonic() - began)
 
 
 def _live_and_die(run: Run, failpoint: str, folder: Path) -> Run:
