@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import harness
 import kinesis_job
@@ -54,7 +54,8 @@ class Feeder:
         while not self._ended.wait(0.2):
             try:
                 if number % 50 == 45:  # seldom enough that parents are read meanwhile
-                    self._move(client)
+                    self._server.reshard(self._stream, client)
+                    self.moves += 1
                 for _ in range(5):
                     # Known by what was answered: one whose answer is lost may be there.
                     text = f"{number % 13}:{number}:{uuid.uuid4().hex[:8]}"
@@ -66,23 +67,6 @@ class Feeder:
             except (BotoCoreError, ClientError):
                 pass
         client.close()
-
-    def _move(self, client: Any) -> None:  # noqa: ANN401  of boto3
-        shards = client.list_shards(StreamName=self._stream)["Shards"]
-        standing = [each for each in shards if "EndingSequenceNumber" not in each["SequenceNumberRange"]]
-        standing.sort(key=lambda each: int(each["HashKeyRange"]["StartingHashKey"]))
-        if len(standing) < 3:
-            low, high = (int(standing[0]["HashKeyRange"][f"{end}HashKey"]) for end in ("Starting", "Ending"))
-            client.split_shard(
-                StreamName=self._stream, ShardToSplit=standing[0]["ShardId"],
-                NewStartingHashKey=str((low + high) // 2),
-            )  # fmt: skip
-        else:
-            client.merge_shards(
-                StreamName=self._stream, ShardToMerge=standing[0]["ShardId"],
-                AdjacentShardToMerge=standing[1]["ShardId"],
-            )  # fmt: skip
-        self.moves += 1
 
 
 class Table:

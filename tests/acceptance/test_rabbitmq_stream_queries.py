@@ -58,30 +58,12 @@ class Publisher:
 
 
 def make(rabbit: EmbeddedRabbit, stream: str, *values: str) -> None:
+    rabbit.declare(stream, "stream")
     with pika.BlockingConnection(pika.URLParameters(rabbit.uri)) as connection:
         channel = connection.channel()
-        channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
         channel.confirm_delivery()
         for value in values:
             channel.basic_publish("", stream, value.encode())
-
-
-def content(rabbit: EmbeddedRabbit, stream: str) -> list[str]:
-    """Read all of a stream, as any consumer does."""
-    with pika.BlockingConnection(pika.URLParameters(rabbit.uri)) as connection:
-        channel = connection.channel()
-        channel.basic_qos(prefetch_count=1000)
-        found: list[str] = []
-        for method, _, body in channel.consume(
-            stream, inactivity_timeout=5, arguments={"x-stream-offset": "first"}
-        ):
-            if method is None:
-                break
-            found.append(body.decode())
-            if len(found) % 500 == 0:
-                channel.basic_ack(method.delivery_tag, multiple=True)
-        channel._consumer_infos.clear()  # it would reject what is on its way, which no stream allows
-        return found
 
 
 def rows(folder: Path) -> list[str]:
@@ -116,7 +98,7 @@ def test_every_message_is_there_once_whatever_dies(tmp_path: Path) -> None:
             finally:
                 run.kill_tree()
         publisher.stop()
-        kept = content(rabbit, "rows")
+        kept = [body.decode() for _, _, body in rabbit.content("rows")]
         run = start(tmp_path, options)
         try:
             assert until(lambda: len(rows(tmp_path)) >= len(kept), WAIT_S, poll_s=0.5), run.tail()

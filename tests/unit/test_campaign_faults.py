@@ -22,6 +22,7 @@ from onceonly_proof.campaign.faults import (
     KillBroker,
     KillDriver,
     KillDriverAt,
+    KillSource,
     KillStore,
     KillTarget,
     KillWorker,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from onceonly_proof.campaign.sources import Source
     from onceonly_proof.campaign.stores import CheckpointStore
     from onceonly_proof.campaign.targets import Target
     from onceonly_proof.embedded.kafka import EmbeddedKafka
@@ -97,6 +99,10 @@ class FakeStage:
             "sqlite": cast("Target", file),
             "mysql": cast("Target", Recorder(self.done, "database", at=self.cut_s)),
         }
+
+    @property
+    def source(self) -> Source:
+        return cast("Source", Recorder(self.done, "source"))
 
     def now(self) -> float:
         return self.time
@@ -202,11 +208,19 @@ def test_what_is_passed_in_recovery_only_is_led_to_by_another_failure(
         ),
         (KillDriverAt(point=POINT, nth=1), ["driver killed"]),
         (RemoveWaitingAt(point=POINT), ["removed"]),
+        (KillSource(point=POINT, down_s=1), ["source killed", "slept", "source started"]),
         (WakeLateAt(point=POINT), ["stranded", "2 epochs", "ended"]),
     ],
 )
 def test_a_step_stands_still_until_the_fault_is_over(
-    fault: Pause | KillBroker | KillStore | KillTarget | KillDriverAt | RemoveWaitingAt | WakeLateAt,
+    fault: Pause
+    | KillBroker
+    | KillStore
+    | KillSource
+    | KillTarget
+    | KillDriverAt
+    | RemoveWaitingAt
+    | WakeLateAt,
     done: list[str],
     stage: FakeStage,
 ) -> None:

@@ -19,6 +19,7 @@ from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
 from onceonly_proof import traces
 from onceonly_proof.auditor import Anomaly, Seen
+from onceonly_proof.campaign import making
 from onceonly_proof.campaign import round as rounds
 from onceonly_proof.campaign.display import Display
 from onceonly_proof.campaign.plan import Blow, plan_round
@@ -88,14 +89,27 @@ class FakeWatch:
 
 
 @dataclass
-class FakeFeeder:
+class FakeFlow:
+    """Its end is told by Spark's offsets, or not."""
+
     ahead_of: int = 0
     distinct: int = 1
+    fed: int = 10
+    is_told: bool = True
+    is_ordered: bool = True
 
     def start(self) -> None: ...
 
     def stop(self) -> int:
-        return 1
+        return self.fed
+
+    def is_read(self, offsets: str) -> bool | None:
+        return self.rows_until(offsets) >= self.fed if self.is_told else None
+
+    def rows_until(self, offsets: str) -> int:
+        return sum(json.loads(offsets.splitlines()[-1])["in"].values())
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -134,7 +148,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     life = cast("Any", FakeLife())
     return Scene(
         arena, plan_round(1, 1, "kafka"), Guarantee.EXACTLY_ONCE, task, cast("Any", FakeWatch()),
-        cast("Any", FakeFeeder()), life, [life],
+        cast("Any", FakeFlow()), life, [life],
     )  # fmt: skip
 
 
@@ -258,11 +272,11 @@ def test_rows_that_wait_are_removed_or_it_is_said_that_none_did(scene: Scene, tm
     assert "no row waited" in scene.trouble[0]
 
 
-def test_where_rows_replace_others_the_feeder_goes_by_what_spark_has_noted(scene: Scene) -> None:
+def test_where_rows_replace_others_what_is_fed_goes_by_what_spark_has_noted(scene: Scene) -> None:
     cast("FakeWatch", scene.watch).counts = False
     complete(scene, 4, 10)
     scene.until(lambda: False, 0.02)
-    assert cast("FakeFeeder", scene.feeder).ahead_of == 10
+    assert cast("FakeFlow", scene.flow).ahead_of == 10
 
 
 @dataclass
@@ -319,11 +333,10 @@ def run(
     monkeypatch.setattr(Watch, "holds", lambda *_: shows)
     world = SimpleNamespace(inputs=[1], at_end=[row("kafka")] * 2)
     monkeypatch.setattr("onceonly_proof.campaign.watch.world", lambda *_: world)
-    for name, given in (("_task", scene.task), ("judge", verdict)):
+    for name, given in (("make_task", (scene.task, scene.flow)), ("judge", verdict)):
         monkeypatch.setattr(rounds, name, lambda *_, given=given: given)
-    for name in ("_keep", "_remove"):
+    for name in ("keep", "remove"):
         monkeypatch.setattr(rounds, name, lambda *_: None)
-    monkeypatch.setattr(rounds, "Feeder", lambda *_: FakeFeeder())
     monkeypatch.setattr(Scene, "settle", lambda *_: None)
     return rounds.run_round(scene.arena, replace(scene.plan, blows=()), Guarantee.EXACTLY_ONCE)
 
@@ -423,14 +436,34 @@ def test_a_round_is_settled_when_spark_has_noted_the_epoch_of_the_last_row(
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir(parents=True)
     (checkpoint / "offsets" / "3").write_text('v1\n{}\n{"in":{"0":4,"1":6}}', encoding="utf-8")
-    scene.settle(10, 9)
+    scene.settle()
     assert "not drained" in scene.trouble[0]
 
     (checkpoint / "commits" / "3").write_text("v1\n{}", encoding="utf-8")
-    scene.settle(10, 9)
-    scene.settle(11, 9)
-
+    scene.settle()
+    assert len(scene.trouble) == 1
+    cast("FakeFlow", scene.flow).fed = 11
+    scene.settle()
     assert len(scene.trouble) == 2
+
+
+def test_where_offsets_tell_nothing_a_round_is_settled_when_all_is_seen_or_nothing_comes_any_more(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "_DRAIN_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(rounds, "_VISIBLE_TIMEOUT_S", 0.0)
+    cast("FakeFlow", scene.flow).is_told = False
+    complete(scene, 3, 10)
+    scene.settle()
+    assert scene.trouble == []
+
+    cast("FakeWatch", scene.watch).shows = False
+    scene.settle()
+    assert "not drained" in scene.trouble[0]
+
+    monkeypatch.setattr(rounds, "_QUIET_S", 0.05)
+    scene.settle()
+    assert len(scene.trouble) == 1
 
 
 def test_every_fault_leaves_a_line_for_whoever_reads_a_kept_round(scene: Scene, tmp_path: Path) -> None:
@@ -460,9 +493,9 @@ class LateBroker:
 
 def test_a_topic_is_created_on_a_broker_that_is_late() -> None:
     broker = LateBroker([KafkaError._TIMED_OUT])
-    rounds._create(cast("Any", broker), "out", 3, {})
+    making.create(cast("Any", broker), "out", 3, {})
     there = LateBroker([KafkaError._TIMED_OUT, KafkaError.TOPIC_ALREADY_EXISTS])
-    rounds._create(cast("Any", there), "out", 3, {})
+    making.create(cast("Any", there), "out", 3, {})
 
     assert broker.created == ["out/3"]
     assert broker.started == 1
@@ -471,4 +504,4 @@ def test_a_topic_is_created_on_a_broker_that_is_late() -> None:
 
 def test_a_topic_that_cannot_be_created_is_one_sentence() -> None:
     with pytest.raises(UnavailableError, match="topic out could not be created"):
-        rounds._create(cast("Any", LateBroker([KafkaError._TIMED_OUT] * 9)), "out", 3, {})
+        making.create(cast("Any", LateBroker([KafkaError._TIMED_OUT] * 9)), "out", 3, {})

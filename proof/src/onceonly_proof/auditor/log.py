@@ -31,6 +31,9 @@ _VERSIONS = (1, 2, 3)
 # version 2 has "name:offsets"; links keep the offsets alone.
 _NAMELESS = "v1"
 _SOURCE_NAME = re.compile(r"^[A-Za-z0-9_.-]+:(?=.)")
+_FOR_PEOPLE = "onceonly."
+STREAM = "stream/0"
+"""The input partition that a stream of RabbitMQ is."""
 ALL_SLOTS = -1
 """The slot number of folded epochs, where the log keeps the sum of all slots."""
 
@@ -53,6 +56,14 @@ def read_decisions(checkpoint: Path | str, events: Path | str | None = None) -> 
     log = _Log(folder)
     times = _decision_times(Path(events), query_id(folder)) if events is not None else {}
     return list(_with_ranges([log.decision(epoch, times) for epoch in log.epochs()], log.ends()))
+
+
+def replayed(checkpoint: Path | str) -> int:
+    """Count the epochs that were decided after an earlier attempt at them was given up: their input was read again.
+
+    Anywhere, as ``read_decisions``; an attempt of a task alone is not counted.
+    """
+    return _Log(Path(checkpoint)).replayed()
 
 
 def query_id(checkpoint: Path | str) -> str:
@@ -108,6 +119,11 @@ class _Log:
         """Name the epochs that anything speaks of. Older ones in commits/ were another sink's."""
         first = min(self._chains, default=0)
         return sorted(self._chains.keys() | {epoch for epoch in self._commits or () if epoch >= first})
+
+    def replayed(self) -> int:
+        """Count the epochs whose last link is not their first one."""
+        folded = (each.folded["links"] if each.folded else len(each.links) for each in self._chains.values())
+        return sum(links > 1 for links in folded)
 
     def decision(self, epoch: int, times: Mapping[tuple[int, int], float]) -> Decision:
         """Put together what is known of an epoch, without its ranges."""
@@ -276,11 +292,20 @@ def _parsed(barrier: list[str]) -> list[object]:
 
 
 def _ends(barrier: list[str]) -> Ends:
-    """Read Kafka's offsets, ``{"topic":{"0":17}}``. Other sources' tell no positions and are left out."""
+    """Read offsets of Kafka, ``{"topic":{"0":17}}``, and of a stream of RabbitMQ, ``{"offset":17,"is_read":true}``.
+
+    Other sources' tell no positions and are left out, as what is for people is (``onceonly.behind``).
+    """
     ends: Ends = {}
     for source in _parsed(barrier):
-        for topic, partitions in source.items() if isinstance(source, dict) else ():
-            for partition, position in partitions.items() if isinstance(partitions, dict) else ():
+        if not isinstance(source, dict):
+            continue
+        if isinstance(source.get("is_read"), bool) and isinstance(source.get("offset"), int):
+            ends[STREAM] = source["offset"] + source["is_read"]
+        for topic, partitions in source.items():
+            if topic.startswith(_FOR_PEOPLE) or not isinstance(partitions, dict):
+                continue
+            for partition, position in partitions.items():
                 if isinstance(position, int):
                     ends[f"{topic}/{partition}"] = position
     return ends

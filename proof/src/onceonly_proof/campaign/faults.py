@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onceonly_proof.campaign.points import Points
+    from onceonly_proof.campaign.sources import Source
     from onceonly_proof.campaign.stores import CheckpointStore
     from onceonly_proof.campaign.targets import Target
     from onceonly_proof.embedded.kafka import EmbeddedKafka
@@ -32,6 +33,11 @@ _LATE_EPOCHS = 2
 
 class Stage(Protocol):
     """What faults act upon: the job of a round and the servers around it."""
+
+    @property
+    def source(self) -> Source:
+        """What the query reads, where that is not Kafka."""
+        ...
 
     @property
     def points(self) -> Points:
@@ -319,6 +325,26 @@ class KillStore(_AtStep):
             stage.sleep(self.down_s)
         finally:
             stage.store.start()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillSource(_AtStep):
+    """The server that the query reads gets SIGKILL while a step stands still, and comes back when it has gone on."""
+
+    down_s: float
+    measured: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return f"kill source at {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        stage.source.kill()
+        try:
+            stage.points.resume(arming)
+            stage.sleep(self.down_s)
+        finally:
+            stage.source.start()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,9 +39,9 @@ def fold(
         armed=total(each.armed for each in every),
         anomalies=_found(every),
         allowed=total(each.allowed for each in every),
-        examples=tuple(
-            f"{each.name} ({each.connector}): {example}" for each in every for example in each.examples
-        )[:_EXAMPLES_MAX],
+        examples=tuple(f"{each.name} ({each.way}): {example}" for each in every for example in each.examples)[
+            :_EXAMPLES_MAX
+        ],
         traces=total({str(each.trace): 1} for each in every if each.trace),
         matrix=matrix(every),
         rounds=every,
@@ -57,9 +57,10 @@ def add(result: Result, done: Round) -> Result:
 
 def matrix(rounds: Iterable[Round]) -> tuple[Row, ...]:
     """Sum up the rounds of each connector under each guarantee. Pure; sorted by guarantee, then connector."""
-    groups: dict[tuple[str, str, str], list[Round]] = {}
+    groups: dict[tuple[str, str, str, str], list[Round]] = {}
     for each in _ordered(rounds):
-        groups.setdefault((each.guarantee, each.connector, each.visible), []).append(each)
+        name = each.guarantee, each.connector, each.visible, each.source
+        groups.setdefault(name, []).append(each)
     # Exactly-once, the promise that people look for, comes first.
     order = sorted(groups, key=lambda group: (group[0] != "exactly-once", group))
     return tuple(_row(groups[group]) for group in order)
@@ -77,7 +78,7 @@ def verdict(rounds: Iterable[Round]) -> tuple[Verdict, tuple[str, ...]]:
     found = {name: count for name, count in _found(every).items() if count}
     why = [f"{count:,} {name.replace('_', ' ')}" for name, count in found.items()]
     why += [
-        f"{row.connector}, {row.promise}: no process has died, so nothing is proven"
+        f"{row.way}, {row.promise}: no process has died, so nothing is proven"
         for row in matrix(every)
         if row.crashes == 0
     ]
@@ -142,6 +143,7 @@ def _row(rounds: list[Round]) -> Row:
         connector=rounds[0].connector,
         guarantee=rounds[0].guarantee,
         visible=rounds[0].visible,
+        source=rounds[0].source,
         rounds=len(rounds),
         crashes=crashes,
         faults=total(each.faults for each in rounds),
@@ -149,6 +151,8 @@ def _row(rounds: list[Round]) -> Row:
         rows=sum(each.rows for each in rounds),
         anomalies=_found(rounds),
         allowed=total(each.allowed for each in rounds),
+        replays=sum(each.replays for each in rounds),
+        never_taken=sum(each.never_taken for each in rounds),
         verdict=worst,
     )
 
@@ -157,7 +161,7 @@ def _ordered(rounds: Iterable[Round]) -> tuple[Round, ...]:
     """Sort by time, and drop a round that is there twice: a file merged with itself is itself."""
     found: dict[tuple[str, int, int, str], list[Round]] = {}
     for each in rounds:
-        same = found.setdefault((each.started, each.seed, each.number, each.connector), [])
+        same = found.setdefault((each.started, each.seed, each.number, each.way), [])
         if each not in same:
             same.append(each)
     return tuple(each for key in sorted(found) for each in sorted(found[key], key=_bytes))

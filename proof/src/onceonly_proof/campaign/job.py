@@ -40,7 +40,11 @@ def rows(spark: SparkSession, task: Task) -> DataFrame:
         spark.conf.set(name, value)
     # A broker that is down is the query's failure, and answered by its restart, within seconds.
     limits = {"default_api_timeout_ms": 10_000, "request_timeout_ms": 5_000}
-    found = texts(spark, task.servers, task.source, task.per_epoch, **limits)
+    if task.format:
+        given = spark.readStream.format(task.format).options(**task.read).load()
+        found = given.selectExpr(f"{task.key} as key", "cast(value as string) as value")
+    else:
+        found = texts(spark, task.servers, task.source, task.per_epoch, **limits)
     return found.dropDuplicates(["value"]) if task.query in queries.STATEFUL else found
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from onceonly import failpoints
-from onceonly_proof.campaign import queries
+from onceonly_proof.campaign import queries, way
 from onceonly_proof.campaign.faults import (
     OPENER,
     AtPoint,
@@ -15,6 +15,7 @@ from onceonly_proof.campaign.faults import (
     KillBroker,
     KillDriver,
     KillDriverAt,
+    KillSource,
     KillStore,
     KillTarget,
     KillWorker,
@@ -56,6 +57,8 @@ _STORE_STEPS = (
     "receipt.before_put",
     "receipt.after_put",
 )
+# Where a source is asked, or has just been read; its server is asked again when the step goes on.
+_SOURCE_STEPS = ("plan.after_resolve", "slot.during_write", "link.after_put", "receipt.after_put")
 # Where rows wait for their commit, and are sure to be there.
 _WAITING_STEPS = ("link.before_put", "link.after_put")
 # Where a worker can stand still while others write its epoch, and the ones after it.
@@ -66,6 +69,8 @@ _TARGET_STEPS = ("link.before_put", "commit.before_handle", "commit.after_handle
 _TARGET_SLOTS = ("slot.during_write", "slot.before_prepare")
 _OF_SINKS = ("commit.before_handle", "commit.after_handle", "complete.before")
 _PASSES_MAX = 3
+# A receiver folds once in some seconds.
+_SELDOM = frozenset({"journal.before_fold", "journal.after_fold"})
 
 Draw: TypeAlias = "Callable[[Random, str], Fault]"
 
@@ -79,7 +84,8 @@ class Kind:
     broker, seconds instead of one. ``later`` is for a kind that came when rounds had been recorded: it is drawn from
     numbers of its own and put behind the others, so that a recorded round can still be run again. ``query`` is the only
     one in which it is drawn, empty for any. ``served`` is for a checkpoint on a store whose servers can die, ``folder``
-    for one in a folder, beside which files are in one.
+    for one in a folder, beside which files are in one. ``sources`` are those that it is of, empty for any; ``broker``
+    says that it needs one that is read or written.
     """
 
     draw: Draw
@@ -90,6 +96,8 @@ class Kind:
     query: str = ""
     served: bool = False
     folder: bool = False
+    sources: frozenset[str] = frozenset()
+    broker: bool = False
 
 
 def in_one_process(connector: str) -> bool:
@@ -191,11 +199,13 @@ KINDS: dict[str, Kind] = {
         weight=1,
         points=_on_broker,
         dear=True,
+        broker=True,
     ),
     "stop broker": Kind(
         draw=lambda draw, _: StopBroker(delay_s=draw.uniform(0, 0.6), down_s=draw.uniform(0, 1.0)),
         weight=1,
         dear=True,
+        broker=True,
     ),
     "kill store": Kind(
         draw=lambda draw, point: KillStore(
@@ -225,6 +235,39 @@ KINDS: dict[str, Kind] = {
     "wake late at": Kind(
         draw=lambda _draw, point: WakeLateAt(point=point), weight=3, points=_late, dear=True
     ),
+    "kill source": Kind(
+        draw=lambda draw, point: KillSource(point=point, nth=_nth(draw, point), down_s=draw.uniform(0, 1.0)),
+        weight=8,
+        points=lambda _: _SOURCE_STEPS,
+        dear=True,
+        sources=way.SERVED,
+    ),
+    "kill receiver at": Kind(
+        draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)),
+        weight=12,
+        points=lambda _: failpoints.OF_JOURNALS,
+        sources=way.JOURNALED,
+    ),
+    "kill driver at journal": Kind(
+        draw=lambda draw, point: KillDriverAt(point=point, nth=_nth(draw, point)),
+        weight=4,
+        points=lambda _: failpoints.OF_JOURNALS,
+        dear=True,
+        sources=way.JOURNALED,
+    ),
+    "kill at ranges": Kind(
+        draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)),
+        weight=12,
+        points=lambda _: failpoints.OF_RANGES,
+        sources=way.RANGED,
+    ),
+    "kill driver at ranges": Kind(
+        draw=lambda draw, point: KillDriverAt(point=point, nth=_nth(draw, point)),
+        weight=4,
+        points=lambda _: failpoints.OF_RANGES,
+        dear=True,
+        sources=way.RANGED,
+    ),
     "kill at letters": Kind(
         draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)),
         weight=10,
@@ -236,4 +279,4 @@ KINDS: dict[str, Kind] = {
 
 
 def _nth(draw: Random, point: str) -> int:
-    return 1 if point in OPENER else draw.randint(1, _PASSES_MAX)
+    return 1 if point in OPENER or point in _SELDOM else draw.randint(1, _PASSES_MAX)

@@ -19,6 +19,7 @@ from onceonly_proof.campaign import marks
 from onceonly_proof.campaign.folding import listed, spread
 from onceonly_proof.campaign.records import FOLDER, parted, read_all, records
 from onceonly_proof.campaign.result import read
+from onceonly_proof.campaign.way import LOSSY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,16 +31,26 @@ MARKS: Final = "matrix"
 SHORT, WHOLE = Path("README.md"), Path("docs/reference/guarantee-matrix.md")
 """The pages: the matrix in short, and the matrix with every fault. Relative to the project's folder."""
 _FAULTS = "How often each fault fired in the main run; *of* how many, where not all that were armed did:"
+_SOURCES = (
+    "What read another source than Kafka. *Replayed* are epochs whose input was read again, as an attempt at them was "
+    "given up; *lost before* are rows that a source which sends nothing again lost before they were in the journal."
+)
+_HEAD_OF_SOURCES = (
+    "| source | sink | promise | crashes survived | replayed | faults fired | rows checked | lost before | anomalies | "
+    "verdict | commit |\n|---|---|---|--:|--:|--:|--:|--:|---|---|---|"
+)
 _WHY_MAX = 10
 _COMMIT_DIGITS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One sink, or several under one decision, under one promise."""
+    """One sink, or several under one decision, under one promise, from one source."""
 
     sink: str
     promise: str
+    source: str = ""
+    """What was read; empty for Kafka."""
     crashes: int
     fired: int
     armed: int
@@ -48,18 +59,21 @@ class Line:
     """The anomalies, in words; ``0`` for none."""
     verdict: str
     commits: tuple[str, ...]
+    replays: int = 0
+    never_taken: int = 0
 
 
 def lines(result: Result | None, kept: Iterable[Record]) -> tuple[Line, ...]:
     """Return the lines of the matrix: those of the main report, then those of kept records of other sinks. Pure."""
     found = [] if result is None else _of_report(result)
-    there = {(each.sink, each.promise) for each in found}
-    found += [_of_record(each) for each in kept if (each.sink, each.promise) not in there]
+    there = {(each.source, each.sink, each.promise) for each in found}
+    found += [_of_record(each) for each in kept if (each.source, each.sink, each.promise) not in there]
     return tuple(found)
 
 
 def short(shown: Sequence[Line]) -> str:
-    """Return one line for each promise, and which code it was that ran. Pure."""
+    """Return one line for each promise of what reads Kafka, and which code it was that ran. Pure."""
+    shown = [each for each in shown if not each.source]
     if not shown:
         return marks.NONE
     rows = []
@@ -72,14 +86,20 @@ def short(shown: Sequence[Line]) -> str:
 
 
 def whole(result: Result | None, shown: Sequence[Line]) -> str:
-    """Return the matrix sink by sink; of the main report the versions, recovery times, and each fault. Pure."""
+    """Return the matrix sink by sink; of the main report the versions, recovery times, and each fault. Pure.
+
+    What reads another source than Kafka has a table of its own.
+    """
     if not shown:
         return marks.NONE
+    others = [each for each in shown if each.source]
+    shown = [each for each in shown if not each.source]
     head = (
         "| sink | promise | crashes survived | faults fired | rows checked | anomalies | verdict | commit |\n"
         "|---|---|--:|--:|--:|---|---|---|"
     )
-    parts = ["\n".join([head, *map(_row, shown)]), f"{_sum(shown)} {marks.LATER}"]
+    parts = ["\n".join([head, *map(_row, shown)]), f"{_sum(shown)} {marks.LATER}"] if shown else []
+    parts += [_SOURCES, "\n".join([_HEAD_OF_SOURCES, *map(_row_of_source, others)])] if others else []
     if result is not None and result.rounds:
         versions = ", ".join(f"{name} {version}" for name, version in _versions(result).items())
         parts += [_summary(result), *_doubts(result), f"Run with {versions}.", *_recovery(result)]
@@ -114,6 +134,7 @@ def _of_record(record: Record) -> Line:
     return Line(
         sink=record.sink,
         promise=record.promise,
+        source=record.source,
         crashes=record.crashes,
         fired=sum(record.faults.values()),
         armed=record.armed,
@@ -121,16 +142,32 @@ def _of_record(record: Record) -> Line:
         found=listed(record.anomalies) or "0",
         verdict=record.verdict,
         commits=record.commits,
+        replays=record.replays,
+        never_taken=record.never_taken,
     )
 
 
 def _row(line: Line) -> str:
-    fired = f"{line.fired:,}" if line.fired == line.armed else f"{line.fired:,} of {line.armed:,}"
-    commits = ", ".join(f"`{commit[:_COMMIT_DIGITS]}`" for commit in line.commits) or "?"
     return (
-        f"| {line.sink} | {line.promise} | {line.crashes:,} | {fired} | {line.rows:,} | {line.found} | "
-        f"{line.verdict} | {commits} |"
+        f"| {line.sink} | {line.promise} | {line.crashes:,} | {_fired(line)} | {line.rows:,} | {line.found} | "
+        f"{line.verdict} | {_commits(line)} |"
     )
+
+
+def _row_of_source(line: Line) -> str:
+    lost = f"{line.never_taken:,}" if line.source in LOSSY else ""
+    return (
+        f"| {line.source} | {line.sink} | {line.promise} | {line.crashes:,} | {line.replays:,} | {_fired(line)} | "
+        f"{line.rows:,} | {lost} | {line.found} | {line.verdict} | {_commits(line)} |"
+    )
+
+
+def _fired(line: Line) -> str:
+    return f"{line.fired:,}" if line.fired == line.armed else f"{line.fired:,} of {line.armed:,}"
+
+
+def _commits(line: Line) -> str:
+    return ", ".join(f"`{commit[:_COMMIT_DIGITS]}`" for commit in line.commits) or "?"
 
 
 def _sum(shown: Sequence[Line]) -> str:

@@ -60,13 +60,13 @@ def draw(result: Result) -> str:
         tiles=_tiles(result, times),
         most_crashes=max((1, *(row.crashes for row in result.matrix))),
         lanes=[
-            (row, [each for each in result.rounds if _lane(each) == (row.connector, row.promise)])
+            (row, [each for each in result.rounds if _lane(each) == (row.way, row.promise)])
             for row in result.matrix
         ],
         recovery=times and charts.svg(recovery(times)),
         groups=sorted(groups, key=lambda each: -len(each[1])),
         by={
-            row.connector: total(each.faults for each in result.rounds if each.connector == row.connector)
+            row.way: total(each.faults for each in result.rounds if each.way == row.way)
             for row in result.matrix
         },
         most_faults=max((1, *result.armed.values(), *result.faults.values())),
@@ -135,7 +135,7 @@ def _tiles(result: Result, times: Sequence[float]) -> dict[str, str]:
 
 
 def _lane(each: Round) -> tuple[str, str]:
-    return each.connector, each.promise
+    return each.way, each.promise
 
 
 def _group(fault: str) -> str:
@@ -150,7 +150,7 @@ def _kind(connector: str) -> str:
 
 def _tell(each: Round) -> str:
     lines = [
-        f"{each.name} · {each.connector}, {each.promise}{each.query and f', {each.query}'} · {each.verdict}",
+        f"{each.name} · {each.way}, {each.promise}{each.query and f', {each.query}'} · {each.verdict}",
         f"{each.crashes:,} crashes, {each.rows:,} rows, {each.epochs:,} epochs in {each.seconds:.0f} s",
         f"fired: {listed(each.faults) or 'none'}",
         *([f"found: {listed(each.anomalies)}"] if sum(each.anomalies.values()) else []),
@@ -160,9 +160,10 @@ def _tell(each: Round) -> str:
 
 
 def _again(result: Result) -> str:
-    calls: dict[tuple[int, str, bool, str], list[Round]] = {}
+    calls: dict[tuple[int, str, bool, str, str], list[Round]] = {}
     for each in result.rounds:
-        calls.setdefault((each.seed, each.guarantee, each.dear, each.visible), []).append(each)
+        name = each.seed, each.guarantee, each.dear, each.visible, each.source
+        calls.setdefault(name, []).append(each)
     lines = "\n".join(_call(rounds) for _, rounds in sorted(calls.items()))
     return lines or f"onceonly verify --crashes 1000 --seed {result.seed}"
 
@@ -175,6 +176,7 @@ def _call(rounds: list[Round]) -> str:
         *(f"--sink {sink}" for sink in sinks),
         f"--guarantee {rounds[0].guarantee}",
         *([f"--visible {rounds[0].visible}"] if rounds[0].visible else []),
+        *([f"--source {rounds[0].source}"] if rounds[0].source else []),
         f"--crashes {sum(each.crashes for each in rounds)} --seed {rounds[0].seed}",
         *([] if rounds[0].dear else ["--no-dear"]),
         "--json result.json --html result.html",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from onceonly.model import Guarantee
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.kinds import KINDS
+from onceonly_proof.campaign.way import KAFKA, way
 from onceonly_proof.campaign.workload import Workload
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Plan:
     """How long an epoch may take, from its plan to its decision."""
     query: str = queries.UNCHANGED
     """What the query does with the rows."""
+    source: str = KAFKA
+    """What it reads."""
 
 
 def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
@@ -69,16 +72,19 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
     query: str = "",
     served: bool = False,
     dies: bool = True,
+    source: str = KAFKA,
 ) -> Plan:
     """Draw a round. ``dear`` takes in the faults that cost seconds instead of one; ``each`` is one of every kind.
 
     ``query`` is drawn, too, where it is not given, for what is exactly once. ``served`` says that the checkpoint is on
     a store that has servers, ``dies`` that these can be killed.
     """
+    is_kafka = source == KAFKA
     if not query:
         is_drawn = guarantee is Guarantee.EXACTLY_ONCE
-        query = queries.draw(seed, number, connector) if is_drawn else queries.UNCHANGED
-    draw = random.Random(f"{seed}/{number}/{connector}")
+        query = queries.draw(seed, number, connector, source) if is_drawn else queries.UNCHANGED
+    draws = f"{seed}/{number}/{way(source, connector)}"
+    draw = random.Random(draws)
     workload = queries.adapt(Workload.draw(draw), query)
     offered = {
         name: kind
@@ -87,6 +93,8 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         and ((served and dies) or not kind.served)
         and not (served and kind.folder)
         and kind.query in {"", query}
+        and (not kind.sources or source in kind.sources)
+        and (not kind.broker or is_kafka or "kafka" in connector.split("+"))
         and kind.points(connector)
     }
     decks: dict[str, list[str]] = {name: [] for name in offered}
@@ -111,7 +119,7 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         draw.shuffle(names)
     blows = [deal(name, draw) for name in names]
     # From numbers of their own, and behind: what the seed has always given stays as it was.
-    apart = random.Random(f"{seed}/{number}/{connector}/later")
+    apart = random.Random(f"{draws}/later")
     blows += [deal(name, apart) for name in _later(offered, len(blows), apart, each=each)]
     return Plan(
         seed=seed,
@@ -122,8 +130,9 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         workload=workload,
         blows=tuple(blows),
         # From numbers of its own: what the seed has always given stays as it was.
-        limit_s=random.Random(f"{seed}/{number}/{connector}/limit").choice(LIMITS_S),
+        limit_s=random.Random(f"{draws}/limit").choice(LIMITS_S),
         query=query,
+        source=source,
     )
 
 

@@ -6,6 +6,8 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from onceonly_proof.campaign.way import KAFKA, way
+
 if TYPE_CHECKING:
     from onceonly_proof.campaign.workload import Workload
 
@@ -28,15 +30,15 @@ _STORES = "org.apache.spark.sql.execution.streaming.state"
 _PROVIDERS = {HDFS: "HDFSBackedStateStoreProvider", ROCKSDB: "RocksDBStateStoreProvider"}
 
 
-def is_possible(query: str, connector: str) -> bool:
-    """Say whether a connector can have it: only a topic refuses rows of the campaign's kind."""
-    return query != LETTERS or "kafka" in connector.split("+")
+def is_possible(query: str, connector: str, source: str = KAFKA) -> bool:
+    """Say whether a connector can have it: only a topic refuses rows of the campaign's kind, those of Kafka."""
+    return query != LETTERS or ("kafka" in connector.split("+") and source == KAFKA)
 
 
-def draw(seed: int, number: int, connector: str) -> str:
+def draw(seed: int, number: int, connector: str, source: str = KAFKA) -> str:
     """Draw the query of a round, from numbers of its own: what the seed has always given stays as it was."""
-    drawn = [query for query in _DRAWN if is_possible(query, connector)]
-    return random.Random(f"{seed}/{number}/{connector}/query").choice(drawn)
+    drawn = [query for query in _DRAWN if is_possible(query, connector, source)]
+    return random.Random(f"{seed}/{number}/{way(source, connector)}/query").choice(drawn)
 
 
 def adapt(workload: Workload, query: str) -> Workload:

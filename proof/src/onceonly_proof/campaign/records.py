@@ -18,6 +18,7 @@ from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly_proof.campaign.folding import total
 from onceonly_proof.campaign.result import encode, read, save
 from onceonly_proof.campaign.values import Counts, Verdict, promise
+from onceonly_proof.campaign.way import way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     guarantee: str
     visible: str = ""
     """``early`` where rows by key are seen before they are decided."""
+    source: str = ""
+    """What was read; empty for Kafka."""
     verdict: Verdict
     why: tuple[str, ...] = ()
     """Why it is not clean."""
@@ -54,16 +57,26 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     days: tuple[str, ...]
     commits: tuple[str, ...]
     """The code that was run, sorted by time."""
+    replays: int = 0
+    """Epochs whose input was read again, after an attempt at them was given up."""
+    never_taken: int = 0
+    """Rows that a source which sends nothing again lost before they were in the journal."""
 
     @property
     def promise(self) -> str:
         """What was promised, in words."""
-        return promise(self.guarantee, self.visible)
+        return promise(self.guarantee, self.visible, self.source)
+
+    @property
+    def way(self) -> str:
+        """What was read and written, in words."""
+        return way(self.source, self.sink)
 
     @property
     def file(self) -> str:
         """The name of its file."""
         words = [
+            *([f"from-{self.source}"] if self.source else []),
             self.sink,
             *(word for word in (self.guarantee, self.visible) if word not in {"", "exactly-once"}),
         ]
@@ -82,7 +95,7 @@ def read_all(folder: Path) -> tuple[Record, ...]:
         ConfigurationError: one of the files is no record, or of a newer version.
     """
     found = [_read(path) for path in sorted(folder.glob("*.json"))]
-    return tuple(sorted(found, key=lambda each: (each.promise, each.sink.count("+"), each.sink)))
+    return tuple(sorted(found, key=lambda each: (each.promise, each.source, each.sink.count("+"), each.sink)))
 
 
 def parted(fault: str) -> tuple[str, str]:
@@ -92,9 +105,7 @@ def parted(fault: str) -> tuple[str, str]:
 
 
 def _record(result: Result, row: Row) -> Record:
-    rounds = [
-        each for each in result.rounds if (each.connector, each.promise) == (row.connector, row.promise)
-    ]
+    rounds = [each for each in result.rounds if (each.way, each.promise) == (row.way, row.promise)]
     faults: Counter[str] = Counter()
     for name, count in row.faults.items():
         faults[parted(name)[0]] += count
@@ -103,6 +114,7 @@ def _record(result: Result, row: Row) -> Record:
         sink=row.connector,
         guarantee=row.guarantee,
         visible=row.visible,
+        source=row.source,
         verdict=row.verdict,
         why=tuple(doubts[:_WHY_MAX]),
         crashes=row.crashes,
@@ -115,6 +127,8 @@ def _record(result: Result, row: Row) -> Record:
         seeds=tuple(sorted({each.seed for each in rounds})),
         days=tuple(sorted({each.started[:10] for each in rounds})),
         commits=tuple(dict.fromkeys(each.commit for each in rounds if each.commit)),
+        replays=row.replays,
+        never_taken=row.never_taken,
     )
 
 

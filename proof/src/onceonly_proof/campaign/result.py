@@ -99,9 +99,7 @@ def _without_the_gone(report: dict[str, Any]) -> dict[str, Any]:
 def _figures(result: Result) -> tuple[object, ...]:
     """What must follow from the rounds. Words may change, and so may the number of zeros."""
     sums = (result.faults, result.armed, result.anomalies, result.traces)
-    rows = [
-        (row.connector, row.promise, row.rounds, row.crashes, row.rows, row.verdict) for row in result.matrix
-    ]
+    rows = [(row.way, row.promise, row.rounds, row.crashes, row.rows, row.verdict) for row in result.matrix]
     return result.verdict, result.crashes, rows, [{name: n for name, n in each.items() if n} for each in sums]
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections import Counter
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -16,17 +15,19 @@ from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.model import Guarantee
 from onceonly_proof import traces
 from onceonly_proof.auditor import judge
-from onceonly_proof.campaign import queries, result, watch
+from onceonly_proof.auditor.log import replayed
+from onceonly_proof.campaign import result, watch
+from onceonly_proof.campaign.keeping import keep, remove
+from onceonly_proof.campaign.making import make_task
 from onceonly_proof.campaign.result import Round
 from onceonly_proof.campaign.stores import Folders
-from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.campaign.watch import Watch
-from onceonly_proof.campaign.workload import Feeder
+from onceonly_proof.campaign.way import KAFKA
 from onceonly_proof.process import is_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from onceonly_proof.auditor import Verdict, World
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from onceonly_proof.campaign.lives import Life, Lives
     from onceonly_proof.campaign.plan import Blow, Plan
     from onceonly_proof.campaign.points import Points
+    from onceonly_proof.campaign.sources import Flow, Source
     from onceonly_proof.campaign.stores import CheckpointStore
     from onceonly_proof.campaign.targets import Target
+    from onceonly_proof.campaign.task import Task
     from onceonly_proof.campaign.values import Trace
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 
@@ -47,6 +50,8 @@ _LOOK_S = 0.5
 _FIRE_TIMEOUT_S = 90.0
 _RECOVER_TIMEOUT_S = 180.0
 _DRAIN_TIMEOUT_S = 240.0
+# After which time without an epoch nothing more is waited for, where nobody can tell how much is to come.
+_QUIET_S, _LOSSY_QUIET_S = 30.0, 6.0
 _VISIBLE_TIMEOUT_S = 20.0
 _END_TIMEOUT_S = 60.0
 _TRACE_TIMEOUT_S = 600.0
@@ -55,8 +60,7 @@ _READER_LAG_S = {"kafka": 0.2, "files": 0.4}
 # A table is read as a whole each time.
 _TABLE_LAG_S = 1.2
 _OWN_ENDS_MAX = 3
-_CREATE_ATTEMPTS_MAX = 3
-KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
+_BLOWS = "faults.jsonl"
 
 
 @dataclass(slots=True)
@@ -75,6 +79,9 @@ class Arena:
     store_kind: str = FOLDER
     targets: Mapping[str, Target] = field(default_factory=dict)
     """Systems beside Kafka and files that sinks write to, by the sinks' names."""
+    source: Source | None = None
+    """What is read, where that is not Kafka."""
+    source_kind: str = KAFKA
     visible: str = ""
     """When rows by key are seen; empty for when they are decided."""
     trace: bool = False
@@ -92,7 +99,7 @@ class Scene:
     guarantee: Guarantee
     task: Task
     watch: Watch
-    feeder: Feeder
+    flow: Flow
     life: Life
     lives: list[Life] = field(default_factory=list)
     armed: Counter[str] = field(default_factory=Counter)
@@ -118,6 +125,11 @@ class Scene:
     @property
     def store(self) -> CheckpointStore:
         return self.arena.store
+
+    @property
+    def source(self) -> Source:
+        assert self.arena.source is not None  # noqa: S101  no plan of Kafka's asks
+        return self.arena.source
 
     @property
     def targets(self) -> Mapping[str, Target]:
@@ -161,6 +173,18 @@ class Scene:
         watch.take_files(self.task, moves=moves)
 
     # --- the round ------------------------------------------------------------------------------------------
+
+    def play(self, crashes_max: int | None) -> None:
+        """Feed the job, carry out the plan's faults up to so many crashes, and let the job come to its end."""
+        self.flow.start()
+        self.begin()
+        for blow in self.plan.blows:
+            self.arena.display.armed = len(self.plan.blows)
+            if crashes_max is not None and self.crashes >= crashes_max:
+                break
+            self.strike(blow)
+        self.settle()
+        self.end()
 
     def begin(self) -> None:
         """Wait until every sink shows a row."""
@@ -209,21 +233,30 @@ class Scene:
             recovered_s=self.now(),
         )
 
-    def settle(self, fed: int, distinct: int) -> None:
-        """Wait until everything that was fed is in an epoch that Spark has noted, and so many rows are visible."""
+    def settle(self) -> None:
+        """Wait until everything that was fed is in an epoch that Spark has noted, and visible."""
         self.arena.display.step = "draining"
+        self.flow.stop()
         store, checkpoint = self.arena.store, self.task.checkpoint
+        distinct, is_lossy = self.flow.distinct, self.arena.source is not None and self.arena.source.is_lossy
+        quiet_s = _LOSSY_QUIET_S if is_lossy else _QUIET_S
+        last = (0, 0.0)
 
         def drained() -> bool:
+            nonlocal last
             newest = store.newest(checkpoint, "offsets")
-            return (
-                newest == store.newest(checkpoint, "commits")
-                and _rows_until(store.text(checkpoint, f"offsets/{newest}"), self.task.source) >= fed
-            )
+            if newest != last[0]:
+                last = newest, time.monotonic()
+            if newest != store.newest(checkpoint, "commits"):
+                return False
+            is_read = self.flow.is_read(store.text(checkpoint, f"offsets/{newest}"))
+            if is_read is not None:
+                return is_read
+            return self.watch.holds(distinct) or time.monotonic() - last[1] > quiet_s
 
         if not self.until(drained, _DRAIN_TIMEOUT_S):
             self.trouble.append(f"not drained {_DRAIN_TIMEOUT_S:g} s after the last fault")
-        elif self.guarantee is not Guarantee.AT_MOST_ONCE:
+        elif self.guarantee is not Guarantee.AT_MOST_ONCE and not is_lossy:
             # What is missing after that is for the audit to say.
             self.until(lambda: self.watch.holds(distinct), _VISIBLE_TIMEOUT_S)
 
@@ -278,7 +311,7 @@ class Scene:
         display = self.arena.display
         display.fired, display.rows = self.fired.total(), self._shown()
         display.crashes_now = self.crashes
-        self.feeder.ahead_of = display.rows
+        self.flow.ahead_of = display.rows
         if self.life.process.exit_code is not None:
             self.trouble.append(f"the job ended by itself: {self.life.error()}")
             self.own_ends += 1
@@ -296,7 +329,7 @@ class Scene:
             return least
         store, checkpoint = self.arena.store, self.task.checkpoint
         newest = store.newest(checkpoint, "commits")
-        return _rows_until(store.text(checkpoint, f"offsets/{newest}"), self.task.source)
+        return self.flow.rows_until(store.text(checkpoint, f"offsets/{newest}"))
 
     def _live_again(self) -> None:
         self.life = self.arena.lives.next(self.task)
@@ -316,34 +349,31 @@ def run_round(
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    task = _task(arena, plan, guarantee, name, folder)
+    task, flow = make_task(arena, plan, guarantee, name, folder)
     verdict: Verdict | None = None
     world: World | None = None
     not_audited = ""
     trace: Trace = ""
     stuck: tuple[str, ...] = ()
+    replays = never_taken = 0
     with ExitStack() as close:
+        close.callback(flow.close)
         reader = Watch.begin(task, arena.targets)
         close.callback(reader.close)
-        feeder = Feeder(task.servers, task.source, plan.workload)
         life = arena.lives.next(task)
-        scene = Scene(arena, plan, guarantee, task, reader, feeder, life, [life])
+        scene = Scene(arena, plan, guarantee, task, reader, flow, life, [life])
         try:
-            feeder.start()
-            scene.begin()
-            for blow in plan.blows:
-                arena.display.armed = len(plan.blows)
-                if crashes_max is not None and scene.crashes >= crashes_max:
-                    break
-                scene.strike(blow)
-            scene.settle(feeder.stop(), feeder.distinct)
-            scene.end()
+            scene.play(crashes_max)
             reader.close()
             arena.display.step = "audit"
             arena.store.copy(task.checkpoint, task.audited)
-            world = watch.world(task, reader, scene.lives, scene.targets)
+            world = watch.world(task, flow, reader, scene.lives, scene.targets)
             scene.trouble += reader.blind(world.at_end)
-            verdict = judge(watch.judged(task, world), guarantee)
+            if arena.source is not None:
+                replays = replayed(task.audited)
+                if arena.source.is_lossy:
+                    world, never_taken = watch.arrived(world)
+            verdict = judge(watch.judged(task, world, is_ordered=flow.is_ordered), guarantee)
             if arena.trace:
                 arena.display.step = "trace"
                 trace, stuck = _held_against_the_model(folder / watch.EVENTS, scene)
@@ -384,64 +414,16 @@ def run_round(
         broker=arena.broker,
         store=arena.store_kind,
         commit=arena.commit,
+        source="" if arena.source_kind == KAFKA else arena.source_kind,
+        replays=replays,
+        never_taken=never_taken,
     )
     if done.verdict == "clean":
-        _remove(arena, scene, folder)
+        remove(arena, scene, folder)
         return done, None
-    _keep(arena, scene, folder, world)
+    keep(arena, scene, folder, world)
     arena.kept.append(folder)
     return done, folder
-
-
-def _task(arena: Arena, plan: Plan, guarantee: Guarantee, name: str, folder: Path) -> Task:
-    kafka = arena.kafka
-    # A round that was interrupted is run again from its beginning, on topics of its own.
-    own = f"{name}-{os.getpid()}"
-    task = Task(
-        servers=kafka.bootstrap_servers,
-        source=f"in-{own}",
-        target=f"out-{own}",
-        files=str(folder / "files"),
-        checkpoint=arena.store.address(folder),
-        copy=str(folder / "checkpoint"),
-        connector=plan.connector,
-        guarantee=guarantee.value,
-        visible=arena.visible,
-        per_epoch=plan.workload.per_epoch,
-        limit_s=plan.limit_s,
-        query=plan.query,
-        sink_servers=kafka.sink_servers,
-        sink_options=kafka.sink_options,
-        tables={
-            sink: arena.targets[sink].options(f"out-{own}")
-            for sink in plan.connector.split("+")
-            if sink in arena.targets
-        },
-    )
-    _create(kafka, task.source, plan.workload.partitions, {})
-    _create(kafka, task.target, plan.workload.targets, queries.topic_configs(plan.query))
-    return task
-
-
-def _create(kafka: EmbeddedKafka, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-    """Create a topic on a broker that may have been killed a moment ago. Raises ``UnavailableError``."""
-    from confluent_kafka import KafkaError, KafkaException
-
-    kafka.start()
-    problem: KafkaException | None = None
-    for _ in range(_CREATE_ATTEMPTS_MAX):
-        try:
-            kafka.create_topic(topic, partitions=partitions, configs=configs)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return  # the answer to an attempt before this one was late
-            problem = error
-        else:
-            return
-    raise UnavailableError(
-        f"topic {topic} could not be created: {problem}",
-        next_step="see whether the machine is too busy for a broker, then run the same command again",
-    )
 
 
 def _held_against_the_model(events: Path, scene: Scene) -> tuple[Trace, tuple[str, ...]]:
@@ -453,47 +435,3 @@ def _held_against_the_model(events: Path, scene: Scene) -> tuple[Trace, tuple[st
         return "unknown", ()
     stuck = tuple(str(verdict) for verdict in found if not verdict.accepted)
     return ("rejected" if stuck else "accepted"), stuck
-
-
-def _remove(arena: Arena, scene: Scene, folder: Path) -> None:
-    from confluent_kafka import KafkaException
-
-    for life in scene.lives:
-        arena.lives.forget(life)
-    shutil.rmtree(folder, ignore_errors=True)
-    admin = arena.kafka.admin()
-    for answer in admin.delete_topics([scene.task.source, scene.task.target]).values():
-        with suppress(KafkaException):  # a topic that stays harms nobody but the disk
-            answer.result(_RECOVER_TIMEOUT_S)
-
-
-def _keep(arena: Arena, scene: Scene, folder: Path, world: World | None) -> None:
-    """Put together what tells what happened: logs, events, and all rows that went in and came out."""
-    for number, life in enumerate(scene.lives, 1):
-        life.kill()
-        shutil.copytree(
-            life.folder, folder / f"life-{number}", ignore=shutil.ignore_patterns("spark", "*.jsa")
-        )
-        arena.lives.forget(life)
-    if world is not None:
-        with (folder / KEPT).open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in _lines(world))
-
-
-def _lines(world: World) -> Iterator[str]:
-    for each in world.inputs:
-        yield json.dumps({"in": each.partition, "at": each.position, "value": each.value.decode()})
-    for kind, rows in (("end", world.at_end), ("during", world.during)):
-        for row in rows:
-            value = (row.value or b"").decode(errors="replace")
-            yield json.dumps(
-                {kind: row.sink, "place": row.place, "order": row.order, "t": row.seen_s, "value": value}
-            )
-
-
-def _rows_until(offsets: str, topic: str) -> int:
-    """Count the rows of the input up to the end of an epoch, by the offsets that Spark wrote; 0 if there are none."""
-    try:
-        return sum(json.loads(offsets.splitlines()[-1])[topic].values())
-    except (IndexError, ValueError, KeyError):
-        return 0  # not there, or being written

@@ -19,13 +19,16 @@ from onceonly_proof.campaign import page, queries, result
 from onceonly_proof.campaign.broker import Broker, BrokerKind
 from onceonly_proof.campaign.classes import ClassArchive
 from onceonly_proof.campaign.display import Display
+from onceonly_proof.campaign.keeping import KEPT
 from onceonly_proof.campaign.lives import Lives
 from onceonly_proof.campaign.plan import plan_round
 from onceonly_proof.campaign.points import Points
-from onceonly_proof.campaign.round import KEPT, Arena, run_round
+from onceonly_proof.campaign.round import Arena, run_round
+from onceonly_proof.campaign.sources import SOURCES
 from onceonly_proof.campaign.stores import STORES
-from onceonly_proof.campaign.targets import EARLY, TARGETS
+from onceonly_proof.campaign.targets import EARLY, KEYED, TARGETS
 from onceonly_proof.campaign.values import FOLDER
+from onceonly_proof.campaign.way import KAFKA, way
 from onceonly_proof.embedded.jars import checker_jar
 from onceonly_proof.process import of_the_dead
 from onceonly_proof.tla import formal
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from onceonly_proof.campaign.result import Result
+    from onceonly_proof.campaign.sources import Source
     from onceonly_proof.campaign.targets import Target
 
 CONNECTORS = ("kafka", "files", "kafka+files")
@@ -64,6 +68,8 @@ class CampaignOptions:
     """Run this round alone, again."""
     query: str = ""
     """What the queries of all rounds do; empty where it is drawn."""
+    source: str = KAFKA
+    """What all rounds read: Kafka, or one of ``way.SERVED``."""
 
 
 def run_campaign(options: CampaignOptions, console: Console) -> Result:
@@ -100,6 +106,10 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         for name in sorted(names & TARGETS.keys()):
             targets[name] = TARGETS[name](folder / name)
             close.callback(targets[name].close)
+        source: Source | None = None
+        if options.source != KAFKA:
+            source = SOURCES[options.source](folder / "source")
+            close.callback(source.close)
         stored = store.files()
         if stored is not None:
             targets["files"] = stored
@@ -120,11 +130,14 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
             store=store,
             store_kind=options.store,
             targets=targets,
+            source=source,
+            source_kind=options.source,
             visible="early" if options.early else "",
             trace=options.trace,
             kept=kept,
         )
         where = "" if options.store == FOLDER else f", checkpoints on {options.store}"
+        where += "" if source is None else f", reading {options.source}"
         display.say(f"seed {options.seed}, broker {options.broker}{where}; work in {folder}")
         if options.number is not None:
             return _one_more(arena, options, done, options.number)
@@ -145,16 +158,20 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         query=options.query,
         served=options.store != FOLDER,
         dies=arena.store.dies,
+        source=options.source,
     )
-    arena.display.begin(f"round {number}: {connector}, {options.guarantee.value}, {plan.query}")
+    name = way(options.source, connector)
+    arena.display.begin(f"round {number}: {name}, {options.guarantee.value}, {plan.query}")
     wanted = options.crashes - done.crashes if options.crashes else None
     found, kept = run_round(arena, plan, options.guarantee, crashes_max=wanted)
     done = result.add(done, found)
     arena.display.crashes, arena.display.crashes_now = done.crashes, 0
     arena.display.anomalies = sum(done.anomalies.values())
     arena.display.say(
-        f"round {number}, {connector}, {plan.query}: {found.verdict}; {found.crashes} crashes by "
+        f"round {number}, {name}, {plan.query}: {found.verdict}; {found.crashes} crashes by "
         f"{sum(found.faults.values())} faults, {found.rows} rows in {found.epochs} epochs, {found.seconds:.0f} s"
+        + (f", {found.replays} replays" if options.source != KAFKA else "")
+        + (f", {found.never_taken} never in the journal" if found.never_taken else "")
         + (f"; kept in {kept}" if kept else "")
     )
     for text in (*found.doubts, *found.examples):
@@ -173,7 +190,12 @@ def _require_possible(options: CampaignOptions) -> None:
                     f"the sink {name} does not offer {options.guarantee.value}",
                     next_step="add --guarantee " + " or ".join(sorted(offered)),
                 )
-        if options.query and not queries.is_possible(options.query, connector):
+        if options.source != KAFKA and KEYED.intersection(connector.split("+")):
+            raise ConfigurationError(
+                f"{connector} needs keys, which rows of {options.source} lack here",
+                next_step="name another --sink, such as files, or leave out --source",
+            )
+        if options.query and not queries.is_possible(options.query, connector, options.source):
             raise ConfigurationError(
                 f"{connector} refuses none of a campaign's rows, so that there are no {options.query}",
                 next_step="name another --sink, or leave out --query",

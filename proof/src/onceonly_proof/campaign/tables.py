@@ -31,7 +31,7 @@ def table(result: Result) -> RenderableType:
     for row in result.matrix:
         found = listed(row.anomalies)
         shown.add_row(
-            row.connector,
+            row.way,
             row.promise,
             *(f"{count:,}" for count in (row.rounds, row.crashes, sum(row.faults.values()), row.rows)),
             Text(found or "0", style="red" if found else "green"),

@@ -17,10 +17,17 @@ SPARK = "spark"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One query: Kafka → ``query`` → the sinks of ``connector``, which share a decision if they are several."""
+    """One query: a source → ``query`` → the sinks of ``connector``, which share a decision if they are several."""
 
     servers: str
     source: str
+    """The topic that it reads, where that is Kafka's."""
+    format: str = ""
+    """Of its source; empty for Kafka."""
+    read: Mapping[str, str] = {}
+    """The options of such a source."""
+    key: str = ""
+    """The column of such a source that is its rows' key, in SQL."""
     target: str
     files: str
     checkpoint: str

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from onceonly_proof.campaign.queries import UNCHANGED
+from onceonly_proof.campaign.way import LOSSY, way
 from onceonly_proof.embedded.jars import NEWEST
 
 FOLDER = "folder"
@@ -22,9 +23,10 @@ Trace: TypeAlias = Literal["", "accepted", "rejected", "unknown"]
 """Whether the model explains a round's event log; empty where it was not asked."""
 
 
-def promise(guarantee: str, visible: str) -> str:
+def promise(guarantee: str, visible: str, source: str = "") -> str:
     """Return the guarantee in words, and when rows are seen where that is not when they are decided. Pure."""
-    return f"{guarantee} by key, seen {visible}" if visible else guarantee
+    since = " from the journal on" if source in LOSSY else ""
+    return f"{guarantee} by key, seen {visible}" if visible else guarantee + since
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,11 +76,22 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Where the checkpoint was, as ``--checkpoint`` takes it; empty where a report did not say it yet: in a folder."""
     commit: str = ""
     """The version of onceonly's code, as git names it."""
+    source: str = ""
+    """What the query read, as ``--source`` takes it; empty for Kafka."""
+    replays: int = 0
+    """Epochs that were decided after an earlier attempt had been given up: their input was read again."""
+    never_taken: int = 0
+    """Rows that a source which sends nothing again lost before they were in the journal."""
 
     @property
     def promise(self) -> str:
         """What was promised, in words."""
-        return promise(self.guarantee, self.visible)
+        return promise(self.guarantee, self.visible, self.source)
+
+    @property
+    def way(self) -> str:
+        """What the query read and wrote, in words."""
+        return way(self.source, self.connector)
 
     @property
     def name(self) -> str:
@@ -90,7 +103,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """What runs this round again: the same workload, the same faults."""
         return (
             f"onceonly verify --sink {self.connector} --guarantee {self.guarantee} "
-            f"--seed {self.seed} --round {self.number}"
+            f"--seed {self.seed} --round {self.number}{f' --source {self.source}' if self.source else ''}"
             f" --query {self.query or UNCHANGED}"
             f"{'' if self.dear else ' --no-dear'}{' --each' if self.each else ''}{' --trace' if self.trace else ''}"
             f"{f' --visible {self.visible}' if self.visible else ''}"
@@ -109,15 +122,15 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def doubts(self) -> tuple[str, ...]:
         """Why this round proves nothing, one sentence each."""
         found = [
-            f"{self.name} ({self.connector}): {name} was armed {times} times, fired {self.faults.get(name, 0)}"
+            f"{self.name} ({self.way}): {name} was armed {times} times, fired {self.faults.get(name, 0)}"
             for name, times in self.armed.items()
             if self.faults.get(name, 0) < times
         ]
-        found += [f"{self.name} ({self.connector}): {text}" for text in self.trouble]
+        found += [f"{self.name} ({self.way}): {text}" for text in self.trouble]
         if self.not_audited:
-            found.append(f"{self.name} ({self.connector}) could not be audited: {self.not_audited}")
+            found.append(f"{self.name} ({self.way}) could not be audited: {self.not_audited}")
         elif self.rows == 0:
-            found.append(f"{self.name} ({self.connector}): the audit had no row to check")
+            found.append(f"{self.name} ({self.way}): the audit had no row to check")
         return tuple(found)
 
 
@@ -127,6 +140,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     connector: str
     guarantee: str
     visible: str = ""
+    source: str = ""
+    """What was read; empty for Kafka."""
     rounds: int
     crashes: int
     faults: Counts
@@ -134,12 +149,19 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     rows: int
     anomalies: Counts
     allowed: Counts
+    replays: int = 0
+    never_taken: int = 0
     verdict: Verdict
 
     @property
     def promise(self) -> str:
         """What it promises, in words."""
-        return promise(self.guarantee, self.visible)
+        return promise(self.guarantee, self.visible, self.source)
+
+    @property
+    def way(self) -> str:
+        """What was read and written, in words."""
+        return way(self.source, self.connector)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from onceonly.errors import UnavailableError
 from onceonly.model import letters_name
 from onceonly_proof.auditor import (
     FilesReader,
@@ -18,19 +17,18 @@ from onceonly_proof.auditor import (
     PollingWatcher,
     collect,
     query_id,
-    read_inputs,
 )
 from onceonly_proof.auditor.files import visible_files
 from onceonly_proof.auditor.letters import refused_by
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.targets import STAGED, WithStaged
-from onceonly_proof.campaign.workload import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from onceonly_proof.auditor import Input, Reader, Seen, World
     from onceonly_proof.campaign.lives import Life
+    from onceonly_proof.campaign.sources import Flow
     from onceonly_proof.campaign.targets import Target
     from onceonly_proof.campaign.task import Task
 
@@ -139,7 +137,9 @@ def readers(task: Task, targets: Mapping[str, Target]) -> dict[str, Reader]:
     return {sink: every[sink] for sink in task.sinks} | _letters(task, query)
 
 
-def world(task: Task, reader: Watch, lives: Iterable[Life], targets: Mapping[str, Target]) -> World:
+def world(
+    task: Task, flow: Flow, reader: Watch, lives: Iterable[Life], targets: Mapping[str, Target]
+) -> World:
     """Read the outside world of a query; its lives are down after that, and their event logs beside its checkpoint."""
     events = task.audited.parent / EVENTS
     events.mkdir()
@@ -148,7 +148,7 @@ def world(task: Task, reader: Watch, lives: Iterable[Life], targets: Mapping[str
         for path in life.events.glob("*.jsonl"):
             path.replace(events / path.name)
     return collect(
-        inputs(task),
+        inputs(task, flow),
         sinks=readers(task, targets),
         checkpoint=task.audited,
         events=events,
@@ -203,19 +203,9 @@ def take_files(task: Task, *, moves: bool) -> None:
             path.unlink()
 
 
-def inputs(task: Task) -> list[Input]:
-    """Read the input back from its topic; what a query with state drops is left out.
-
-    Raises:
-        UnavailableError: the broker gives back something else than was fed.
-    """
-    found = read_inputs(task.servers, task.source)
-    damaged = next((each for each in found if not is_whole(each.value)), None)
-    if damaged is not None:
-        raise UnavailableError(
-            f"{damaged.partition} at {damaged.position}: what was fed is not what the broker gives back",
-            next_step="run the round again; nothing can be audited against such an input",
-        )
+def inputs(task: Task, flow: Flow) -> list[Input]:
+    """Read the input back from its source; what a query with state drops is left out. Raises ``UnavailableError``."""
+    found = flow.inputs()
     if task.query not in queries.STATEFUL:
         return found
     first: dict[bytes, Input] = {}
@@ -224,9 +214,22 @@ def inputs(task: Task) -> list[Input]:
     return list(first.values())
 
 
-def judged(task: Task, world: World) -> World:
-    """Return what is to be judged: behind a shuffle, tasks that run side by side write rows of one input partition."""
-    if task.query not in queries.STATEFUL:
+def arrived(world: World) -> tuple[World, int]:
+    """Return the world of what any sink ever showed, and how much went in beside: for a source that sends nothing again.
+
+    What never arrived was lost before the journal. What one sink has shown, none may lack.
+    """
+    there = {row.value for row in (*world.at_end, *world.during)}
+    inputs = [each for each in world.inputs if each.value in there]
+    return replace(world, inputs=inputs), len(world.inputs) - len(inputs)
+
+
+def judged(task: Task, world: World, *, is_ordered: bool = True) -> World:
+    """Return what is to be judged: tasks that run side by side may write rows of one input partition.
+
+    Behind a shuffle they do, and where a source is not ``is_ordered``.
+    """
+    if task.query not in queries.STATEFUL and is_ordered:
         return world
 
     def unordered(rows: Iterable[Seen]) -> list[Seen]:

@@ -1,4 +1,4 @@
-"""What goes in: seeded rows in bursts, written to the input topic while the job runs.
+"""What goes in: seeded rows in bursts, written to a source while the job runs.
 
 Every row is the JSON text ``{"id": n, "p": input partition, "n": position in it, "x": padding, "c": checksum}``,
 the checksum over the text before it, so that a row is known byte for byte by itself.
@@ -10,16 +10,9 @@ import json
 import random
 import threading
 import zlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from onceonly.errors import UnavailableError
-from onceonly_proof.embedded.kafka_settings import FEEDER
-
-if TYPE_CHECKING:
-    from confluent_kafka import Producer
-
-_FLUSH_TIMEOUT_S = 60.0
 _TICK_S = 0.05
 _EPOCHS_AHEAD = 6
 # Of what is written, so much may come again.
@@ -76,31 +69,20 @@ def is_whole(text: bytes) -> bool:
         return False
 
 
-class Feeder:
-    """A thread that writes rows until it is told to stop. ``fed`` is what the broker has taken, with what came before.
+class Feeder(ABC):
+    """A thread that writes rows until it is told to stop, in bursts and lulls. Each source has its own.
 
-    It waits out a broker that is down.
+    It waits out a server that is down.
     """
 
-    def __init__(self, servers: str, topic: str, workload: Workload) -> None:
-        from confluent_kafka import Producer
-
-        self._topic = topic
+    def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self._draw = random.Random(workload.seed)
-        self._producer: Producer = Producer({
-            "bootstrap.servers": servers,
-            **FEEDER,
-            "linger.ms": 5,
-            "reconnect.backoff.max.ms": 500,
-            "log_level": 0,
-        })  # fmt: skip
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
         self._positions = [0] * workload.partitions
         self._former: list[tuple[int, str, bytes]] = []
         self._repeated = 0
-        self.fed = 0
         self.ahead_of = 0
         """How many rows the job has shown: the feeder keeps a bounded distance, so that a slow machine can drain."""
 
@@ -114,21 +96,26 @@ class Feeder:
         self._thread.start()
 
     def stop(self) -> int:
-        """Stop, see that everything is written, and return the number of rows. Idempotent.
+        """Stop, see that everything is written, and return the number of rows, with those that came before. Idempotent.
 
         Raises:
-            UnavailableError: the broker did not take all of it in time.
+            UnavailableError: the server did not take all of it in time.
         """
         self._ended.set()
         self._thread.join()
-        left = self._producer.flush(_FLUSH_TIMEOUT_S)
-        written = self.distinct + self._repeated
-        if left or self.fed != written:
-            raise UnavailableError(
-                f"the broker took {self.fed} of {written} rows of the workload",
-                next_step="read the broker's log in the kept folder",
-            )
-        return self.fed
+        return self._finish()
+
+    @abstractmethod
+    def _produce(self, partition: int, key: str, value: bytes) -> int:
+        """Write a row, or put it with others that ``_flush`` writes; return how many were taken, none or one."""
+
+    @abstractmethod
+    def _flush(self) -> None:
+        """Write what waits; called after each burst."""
+
+    @abstractmethod
+    def _finish(self) -> int:
+        """See that everything is written; give the number of rows."""
 
     def _run(self) -> None:
         workload = self._workload
@@ -139,7 +126,7 @@ class Feeder:
                 lucky = False
             for _ in range(int(workload.rows_per_s * _TICK_S * workload.burst) if lucky else 0):
                 self._write()
-            self._producer.poll(0)
+            self._flush()
 
     def _write(self) -> None:
         draw, workload = self._draw, self._workload
@@ -155,17 +142,3 @@ class Feeder:
         self._positions[partition] += taken
         if taken and workload.repeated and number % _KEPT_EVERY == 0:
             self._former.append((partition, key, value))
-
-    def _produce(self, partition: int, key: str, value: bytes) -> int:
-        """Return how many were taken: none while the broker is down for long, which is not counted."""
-        try:
-            self._producer.produce(
-                self._topic, key=key, value=value, partition=partition, on_delivery=self._delivered
-            )
-        except BufferError:
-            return 0
-        return 1
-
-    def _delivered(self, error: object, _message: object) -> None:
-        if error is None:
-            self.fed += 1

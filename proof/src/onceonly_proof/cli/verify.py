@@ -24,6 +24,7 @@ _BY_KEY = ("redis", "cassandra", "opensearch", "elasticsearch")
 _FOUR = "kafka+postgres+opensearch+delta"
 _STREAMS = ("kinesis",)
 _SINKS = (*_CONNECTORS, *_DATABASES, *_TABLES, *_BY_KEY, _FOUR, *_STREAMS)
+_SOURCES = ("kafka", "kinesis", "rabbitmq", "rabbitmq-stream", "http", "socket")
 _VISIBLE = ("decided", "early")
 _STORES = ("folder", "s3", "moto", "hdfs")
 _QUERIES = ("unchanged", "letters", "hdfs", "rocksdb")
@@ -34,6 +35,10 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 @click.option(
     "--sink", "sinks", type=click.Choice(_SINKS), multiple=True, default=_CONNECTORS, show_default=True,
     help="What is attacked, in turn; + puts both under one decision. Can be given several times.",
+)  # fmt: skip
+@click.option(
+    "--source", type=click.Choice(_SOURCES), default=_SOURCES[0], show_default=True,
+    help="What queries read. The servers of those beside Kafka are started for it, and die, too.",
 )  # fmt: skip
 @click.option(
     "--guarantee",
@@ -86,6 +91,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     context: click.Context,
     *,
     sinks: tuple[str, ...],
+    source: str,
     guarantee: str,
     crashes: int | None,
     minutes: float | None,
@@ -122,6 +128,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         raise click.UsageError("say how long: --crashes N, --minutes M or --round R")
     options = CampaignOptions(
         connectors=sinks,
+        source=source,
         guarantee=Guarantee(guarantee),
         crashes=crashes,
         minutes=minutes,

@@ -8,7 +8,8 @@
         feed.start()  # the same rows at the same address
 
 ``http`` sends ``{"id": 17}`` in lines and goes on after ``Last-Event-ID``, ``events`` the same as server-sent events,
-and ``socket`` sends each line at most once, as a feed that keeps nothing. It is a process of its own:
+and ``socket`` sends each line at most once, as a feed that keeps nothing. With a ``rate`` of 0 rows are there as they
+are allowed (``allow``). It is a process of its own:
 ``python -m onceonly_proof.embedded.feeds KIND PORT TOTAL RATE SEED FOLDER``.
 """
 
@@ -24,7 +25,9 @@ from pathlib import Path
 
 from onceonly_proof.embedded.ports import free_ports
 from onceonly_proof.embedded.process import EmbeddedServer
+from onceonly_proof.handover import put
 
+_ALLOWED, _SENT = "allowed", "sent"
 _READY_S = 20.0
 _POLL_S = 0.02
 _REPEATED = 3
@@ -60,6 +63,14 @@ class EmbeddedFeed(EmbeddedServer):
         # To connect would take rows.
         self._await(self._ready.exists, within_s=_READY_S, poll_s=_POLL_S)
 
+    def allow(self, count: int) -> None:
+        """Let it send so many rows, of those that it has: with a ``rate`` of 0."""
+        put(self.directory / _ALLOWED, b"%d" % count)
+
+    def sent(self) -> int:
+        """Say how many rows a ``socket`` has given away, which it sends to nobody else."""
+        return _number(self.directory / _SENT)
+
     @property
     def _ready(self) -> Path:
         return self.directory / "ready"
@@ -68,35 +79,44 @@ class EmbeddedFeed(EmbeddedServer):
 class _Rows:
     """Which rows there are by now."""
 
-    def __init__(self, total: int, rate: int, seed: int, note: Path) -> None:
+    def __init__(self, total: int, rate: int, seed: int, folder: Path) -> None:
         self.total = total
+        self._allowed = folder / _ALLOWED
         self._rate = rate
         self._begun: float | None = None
         self.behaves = seed == 0
         self.draw = random.Random(seed)  # noqa: S311  nobody gains from guessing it
-        self._note = note
-        self.sent = int(note.read_text()) if note.exists() else 0
+        self._note = folder / _SENT
+        self.sent = _number(self._note)
         """How many a feed that keeps nothing has given away."""
 
     def upto(self) -> int:
+        if not self._rate:
+            return min(self.total, _number(self._allowed))
         now = time.monotonic()
         self._begun = self._begun or now
         return min(self.total, int((now - self._begun) * self._rate))
 
     def give_away(self, upto: int) -> None:
         """Note that rows are sent, before they are: also a life that follows sends them no more."""
-        self._note.write_text(str(upto))
+        put(self._note, b"%d" % upto)
 
     def calm(self) -> int:
         return self.total if self.behaves else self.draw.randint(*_CALM_ROWS)
 
 
+def value_of(kind: str, number: int) -> bytes:
+    """Return a row as whoever reads it gets it."""
+    return json.dumps({"id": number}).encode() if kind == "http" else b"%d" % number
+
+
 def _row(kind: str, number: int) -> bytes:
-    if kind == "events":
-        return b"id: %d\ndata: %d\n\n" % (number, number)
-    if kind == "http":
-        return json.dumps({"id": number}).encode() + b"\n"
-    return b"%d\n" % number
+    value = value_of(kind, number)
+    return b"id: %d\ndata: %b\n\n" % (number, value) if kind == "events" else value + b"\n"
+
+
+def _number(path: Path) -> int:
+    return int(path.read_text()) if path.exists() else 0
 
 
 async def _serve(kind: str, rows: _Rows, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -154,5 +174,5 @@ async def _main(kind: str, port: int, rows: _Rows, folder: Path) -> None:
 if __name__ == "__main__":
     _folder = Path(sys.argv[6])
     _total, _rate, _seed = map(int, sys.argv[3:6])
-    _rows = _Rows(_total, _rate, _seed, _folder / "sent")
+    _rows = _Rows(_total, _rate, _seed, _folder)
     asyncio.run(_main(sys.argv[1], int(sys.argv[2]), _rows, _folder))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _READY_S, _POLL_S = 60.0, 0.05
 _SHARDS_MAX = 100
 _STREAM_S = 20.0
+_OPEN_MAX = 2
 # Its own command listens on all interfaces.
 _PROGRAM = """
 const [packages, path, port, shards] = process.argv.slice(1)
@@ -108,17 +109,34 @@ class EmbeddedKinesis(EmbeddedServer):
 
     def records(self, name: str) -> list[dict[str, Any]]:
         """Read every record of a stream, shard by shard."""
-        return [record for records in self._shards(name).values() for record in records]
+        return [record for records in self.shards(name).values() for record in records]
 
     def placed(self, name: str) -> list[tuple[str, int, bytes]]:
         """Read the data of every record, with its shard and its place there."""
         return [
             (shard, place, record["Data"])
-            for shard, records in self._shards(name).items()
+            for shard, records in self.shards(name).items()
             for place, record in enumerate(records)
         ]
 
-    def _shards(self, name: str) -> dict[str, list[dict[str, Any]]]:
+    def reshard(self, name: str, client: Any) -> None:  # noqa: ANN401  as above
+        """Split the first shard of a stream that is open, or merge the first two where there are three."""
+        shards = client.list_shards(StreamName=name)["Shards"]
+        standing = [each for each in shards if "EndingSequenceNumber" not in each["SequenceNumberRange"]]
+        standing.sort(key=lambda each: int(each["HashKeyRange"]["StartingHashKey"]))
+        first = standing[0]
+        if len(standing) > _OPEN_MAX:
+            client.merge_shards(
+                StreamName=name, ShardToMerge=first["ShardId"], AdjacentShardToMerge=standing[1]["ShardId"]
+            )
+            return
+        low, high = (int(first["HashKeyRange"][f"{end}HashKey"]) for end in ("Starting", "Ending"))
+        client.split_shard(
+            StreamName=name, ShardToSplit=first["ShardId"], NewStartingHashKey=str((low + high) // 2)
+        )
+
+    def shards(self, name: str) -> dict[str, list[dict[str, Any]]]:
+        """Read every record of a stream, by its shard, those that are closed, too."""
         client = self.client()
         try:
             shards = [each["ShardId"] for each in client.list_shards(StreamName=name)["Shards"]]

@@ -26,6 +26,8 @@ from onceonly_proof.embedded.process import EmbeddedServer, GuardedProcess
 _READY_S = 90.0
 _POLL_S = 0.05
 _FETCH_S = 300.0
+_QUIET_S = 5.0
+_ACK_EVERY = 500
 _USUAL = "/usr/lib/erlang"
 _ERLANG = (
     "base", "asn1", "crypto", "eldap", "ftp", "inets", "mnesia", "os-mon", "parsetools", "public-key",
@@ -107,6 +109,33 @@ class EmbeddedRabbit(EmbeddedServer):
         (server,) = root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server")
         self._process = self._launch(["env", "-i", *given, str(server)])
         self._await(self._answers, within_s=_READY_S, poll_s=_POLL_S)
+
+    def declare(self, name: str, kind: str) -> None:
+        """Make a durable queue that is ``classic``, ``quorum`` or a ``stream``. Idempotent."""
+        import pika
+
+        with pika.BlockingConnection(pika.URLParameters(self.uri)) as connection:
+            connection.channel().queue_declare(name, durable=True, arguments={"x-queue-type": kind})
+
+    def content(self, stream: str) -> list[tuple[int, str | None, bytes]]:
+        """Read all of a stream, as any consumer does: offset, message id and body of each."""
+        import pika
+
+        with pika.BlockingConnection(pika.URLParameters(self.uri)) as connection:
+            channel = connection.channel()
+            channel.basic_qos(prefetch_count=1000)
+            found: list[tuple[int, str | None, bytes]] = []
+            for method, properties, body in channel.consume(
+                stream, inactivity_timeout=_QUIET_S, arguments={"x-stream-offset": "first"}
+            ):
+                if method is None:
+                    break
+                found.append((int(properties.headers["x-stream-offset"]), properties.message_id, body))
+                if len(found) % _ACK_EVERY == 0:
+                    channel.basic_ack(method.delivery_tag, multiple=True)
+            # It would reject what is on its way, which no stream allows.
+            channel._consumer_infos.clear()  # noqa: SLF001  it has no other way
+            return found
 
     def kill(self) -> None:
         """End it with SIGKILL; what is durable stays. Idempotent."""

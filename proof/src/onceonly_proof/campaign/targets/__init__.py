@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["APPENDED", "EARLY", "SERVED", "STAGED", "TARGETS", "StoredFiles", "Target", "WithStaged"]
+__all__ = ["APPENDED", "EARLY", "KEYED", "SERVED", "STAGED", "TARGETS", "StoredFiles", "Target", "WithStaged"]
 
 TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "sqlite": Sqlite,
@@ -47,3 +47,5 @@ APPENDED: Final = frozenset({"kinesis"})
 """Those to which executors write before the decision, at least once."""
 EARLY: Final = frozenset({"redis", "opensearch", "elasticsearch"})
 """Those whose rows can be seen early: of two writes of one key, the later one stays."""
+KEYED: Final = EARLY | {"cassandra"}
+"""Those where a row replaces what its key had."""

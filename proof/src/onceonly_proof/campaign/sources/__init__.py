@@ -1,0 +1,28 @@
+"""What a campaign's queries read instead of Kafka: made for it, fed by it, killed by its faults, read back by itself.
+
+One module for each system. Campaign's process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from onceonly_proof.campaign.sources.http import Http, Socket
+from onceonly_proof.campaign.sources.kinesis import Kinesis
+from onceonly_proof.campaign.sources.port import FORMAT, Flow, Source
+from onceonly_proof.campaign.sources.rabbitmq import Queue, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["FORMAT", "SOURCES", "Flow", "Source"]
+
+SOURCES: Final[Mapping[str, Callable[[Path], Source]]] = {
+    "kinesis": Kinesis,
+    "rabbitmq": Queue,
+    "rabbitmq-stream": Stream,
+    "http": Http,
+    "socket": Socket,
+}
+"""By the names that the command takes."""

@@ -1,0 +1,136 @@
+"""Our own servers of HTTP and TCP, which drop, stall, repeat and send half lines: one for each round."""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from onceonly_proof.auditor import Input
+from onceonly_proof.campaign.sources import journal
+from onceonly_proof.campaign.sources.port import Flow, Source
+from onceonly_proof.embedded.feeds import EmbeddedFeed, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from onceonly_proof.campaign.workload import Workload
+
+_ENDLESS = 10**9
+_RESUMED = "header:Last-Event-ID"
+
+
+class Numbers(Flow):
+    """Numbered rows of a server, which may send as many of them as were drawn until now."""
+
+    def __init__(
+        self, kind: str, workload: Workload, folder: Path, env: Mapping[str, str], told: Mapping[str, str]
+    ) -> None:
+        super().__init__(workload)
+        draw = random.Random(f"{workload.seed}/feed")
+        self._kind = kind
+        self.server = EmbeddedFeed(
+            kind, total=_ENDLESS, rate=0, seed=draw.getrandbits(16) | 1, directory=folder / "feed"
+        )
+        self.server.start()
+        self.server.allow(0)
+        tasks = min(workload.partitions, 2)
+        self.is_ordered = tasks == 1
+        address = {"url": f"http://127.0.0.1:{self.server.port}/"}
+        if kind == "socket":
+            address = {"host": "127.0.0.1", "port": str(self.server.port)}
+        self._options = {**address, **told, **journal.options(folder, workload.per_epoch, tasks=tasks)}
+        self._receiver = None
+        if draw.random() < 0.5:  # noqa: PLR2004  as often as not
+            feed = "socket" if kind == "socket" else "http"
+            self._receiver = journal.Receiver(feed, self._options, folder, env)
+            self._options = {**self._options, "receiver": "outside"}
+        self._allowed = 0
+
+    def options(self) -> dict[str, str]:
+        return self._options
+
+    def start(self) -> None:
+        if self._receiver is not None:
+            self._receiver.start()
+        super().start()
+
+    def is_read(self, offsets: str) -> bool | None:  # noqa: ARG002  it names segments
+        return None if self._kind != "socket" or self.server.sent() >= self.distinct else False
+
+    def inputs(self) -> list[Input]:
+        return [
+            Input(number, f"{self._kind}/0", number, self._key(number), value_of(self._kind, number))
+            for number in range(self.distinct)
+        ]
+
+    def close(self) -> None:
+        if self._receiver is not None:
+            self._receiver.close()
+        self.server.close()
+
+    def _key(self, number: int) -> bytes | None:
+        return None if self._kind == "socket" else b"%d" % number
+
+    def _produce(self, partition: int, key: str, value: bytes) -> int:  # noqa: ARG002  the server's rows are its own
+        return 1
+
+    def _flush(self) -> None:
+        if self._kind == "socket":
+            # What is lost is never shown: it may go on by what was sent.
+            self.ahead_of = max(self.ahead_of, self.server.sent())
+        if self.distinct > self._allowed:
+            self._allowed = self.distinct
+            self.server.allow(self._allowed)
+
+    def _finish(self) -> int:
+        self._flush()
+        return self.distinct
+
+
+class _Served(Source):
+    """A source whose server is the round's own."""
+
+    def __init__(self, folder: Path) -> None:
+        del folder  # each round has its own
+        self._now: Numbers | None = None
+
+    def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Numbers:
+        self._now = self._made(name, workload, folder, env)
+        return self._now
+
+    @abstractmethod
+    def _made(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Numbers: ...
+
+    def kill(self) -> None:
+        if self._now is not None:
+            self._now.server.kill()
+
+    def start(self) -> None:
+        if self._now is not None:
+            self._now.server.start()
+
+    def close(self) -> None:
+        if self._now is not None:
+            self._now.close()
+
+
+class Http(_Served):
+    """Lines of JSON, or server-sent events."""
+
+    key = "id"
+
+    def _made(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Numbers:  # noqa: ARG002
+        if workload.seed % 2:
+            return Numbers("http", workload, folder, env, {"id": "id", "resume": _RESUMED})
+        return Numbers("events", workload, folder, env, {"resume": _RESUMED})
+
+
+class Socket(_Served):
+    """Lines over TCP: at most once up to the journal, exactly once from there."""
+
+    is_lossy = True
+
+    def _made(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Numbers:  # noqa: ARG002
+        return Numbers("socket", workload, folder, env, {})

@@ -1,0 +1,107 @@
+"""Kinesis: streams of a kinesalite, whose shards split and merge while they are read."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from onceonly_proof.auditor import Input
+from onceonly_proof.campaign.sources.port import Flow, Source, require_whole
+from onceonly_proof.embedded.kinesis import EmbeddedKinesis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from onceonly_proof.campaign.workload import Workload
+
+_TASKS = 2
+_MOVE_EVERY = 400
+"""So many rows between a split, or a merge, and the next."""
+
+
+class Shards(Flow):
+    """One stream. A row whose answer is lost may be there, and is not written again: the stream tells what went in."""
+
+    def __init__(self, server: EmbeddedKinesis, stream: str, workload: Workload, folder: Path) -> None:
+        super().__init__(workload)
+        self._server, self._stream = server, stream
+        self._ranges = folder / "ranges"
+        self._client: Any = server.client()
+        self._waiting: list[dict[str, Any]] = []
+        self._moves = 0
+        self._found: list[Input] | None = None
+
+    @property
+    def distinct(self) -> int:
+        return super().distinct if self._found is None else len({each.value for each in self._found})
+
+    def options(self) -> dict[str, str]:
+        return {
+            **self._server.options(self._stream),
+            "onceonly.ranges": str(self._ranges),
+            "maxRecordsPerTrigger": str(self._workload.per_epoch),
+            "tasks": str(_TASKS),
+        }
+
+    def is_read(self, offsets: str) -> None:  # noqa: ARG002  it tells where an epoch begins
+        return None
+
+    def inputs(self) -> list[Input]:
+        if self._found is None:
+            records = self._server.shards(self._stream)
+            self._found = require_whole([
+                Input(number, shard, place, record["PartitionKey"].encode(), record["Data"])
+                for number, (shard, place, record) in enumerate(
+                    (shard, place, record)
+                    for shard, each in records.items()
+                    for place, record in enumerate(each)
+                )
+            ])  # fmt: skip
+        return self._found
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _produce(self, partition: int, key: str, value: bytes) -> int:  # noqa: ARG002  the key tells the shard
+        self._waiting.append({"PartitionKey": key, "Data": value})
+        return 1
+
+    def _flush(self) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        given, self._waiting = self._waiting, []
+        with suppress(BotoCoreError, ClientError):
+            if given:
+                self._client.put_records(StreamName=self._stream, Records=given)
+            if self.distinct > _MOVE_EVERY * (self._moves + 1):
+                self._moves += 1
+                self._server.reshard(self._stream, self._client)
+
+    def _finish(self) -> int:
+        self._flush()
+        return len(self.inputs())
+
+
+class Kinesis(Source):
+    """Streams of one server."""
+
+    key = "partitionKey"
+
+    def __init__(self, folder: Path) -> None:
+        self._server = EmbeddedKinesis(folder)
+        self._server.start()
+
+    def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Shards:  # noqa: ARG002
+        self._server.start()
+        self._server.make_stream(name, shards=2)
+        return Shards(self._server, name, workload, folder)
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()

@@ -1,0 +1,83 @@
+"""What a campaign asks of a source that its queries read, and of the input of one round."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from onceonly.errors import UnavailableError
+from onceonly_proof.campaign.workload import Feeder, is_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from onceonly_proof.auditor import Input
+    from onceonly_proof.campaign.workload import Workload
+
+FORMAT: Final = "onceonly."
+
+
+class Flow(Feeder):
+    """The input of one round: an empty place, a feeder, and what went in. Campaign's process."""
+
+    is_ordered: bool = True
+    """Whether rows of one input partition keep their order in one place of the output."""
+
+    @abstractmethod
+    def options(self) -> dict[str, str]:
+        """Return the options of the source for this place; none for a topic of Kafka."""
+
+    @abstractmethod
+    def is_read(self, offsets: str) -> bool | None:
+        """Say by what Spark notes of an epoch whether all that was fed is read with it; None where that does not tell.
+
+        Asked after ``stop``.
+        """
+
+    def rows_until(self, offsets: str) -> int:  # noqa: ARG002  of most sources an epoch's end is no number of rows
+        """Count the rows up to the end of an epoch, by what Spark notes of it; 0 where that does not tell."""
+        return 0
+
+    @abstractmethod
+    def inputs(self) -> list[Input]:
+        """Read back what went in, by a client of the server's own makers. Raises ``UnavailableError``."""
+
+    def close(self) -> None:
+        """End what is the round's own. Idempotent."""
+
+
+class Source(ABC):
+    """A system that queries read from. Campaign's process; made by starting it."""
+
+    key: ClassVar[str] = "cast(null as string)"
+    """The column that is the key of its rows, in SQL."""
+    is_lossy: ClassVar[bool] = False
+    """Whether what it sends may be lost before it is in the journal: it sends nothing again."""
+
+    @abstractmethod
+    def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Flow:
+        """Make the input of a round, whose files go into ``folder``; ``env`` is for what arms crash points."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End its server with SIGKILL. Idempotent."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start what was killed, and wait until it answers. Raises ``SetupError``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it. Idempotent."""
+
+
+def require_whole(found: list[Input]) -> list[Input]:
+    """See that rows are those of a feeder, byte for byte. Raises ``UnavailableError``."""
+    damaged = next((each for each in found if not is_whole(each.value)), None)
+    if damaged is not None:
+        raise UnavailableError(
+            f"{damaged.partition} at {damaged.position}: what was fed is not what the server gives back",
+            next_step="run the round again; nothing can be audited against such an input",
+        )
+    return found

@@ -1,0 +1,21 @@
+"""Where rows come from and go to, by name. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KAFKA: Final = "kafka"
+"""The source of rounds that name none."""
+LOSSY: Final = frozenset({"socket"})
+"""Sources that send nothing again: what is lost before the journal is lost."""
+JOURNALED: Final = frozenset({"rabbitmq", "http"}) | LOSSY
+"""Sources that are received into a journal."""
+RANGED: Final = frozenset({"kinesis"})
+"""Sources whose ranges are fixed by who reads them first."""
+SERVED: Final = frozenset({"rabbitmq-stream"}) | JOURNALED | RANGED
+"""Sources beside Kafka, each with a server of its own."""
+
+
+def way(source: str, connector: str) -> str:
+    """Return what a query reads and writes, in words; what it writes alone, where it reads Kafka."""
+    return f"{source} → {connector}" if source not in {"", KAFKA} else connector

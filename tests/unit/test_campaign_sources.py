@@ -1,0 +1,184 @@
+"""Rounds that read another source than Kafka: what is drawn for them, told to them, judged of them, and kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from rich.console import Console
+from tests.unit.test_campaign_matrix import blocks, fold, one
+
+from onceonly import failpoints
+from onceonly.errors import ConfigurationError
+from onceonly_proof.auditor import Anomaly, Input, Seen, World, judge
+from onceonly_proof.auditor.log import _ends
+from onceonly_proof.campaign import job, watch, way
+from onceonly_proof.campaign.plan import plan_round
+from onceonly_proof.campaign.queries import is_possible
+from onceonly_proof.campaign.records import records
+from onceonly_proof.campaign.run import CampaignOptions, run_campaign
+from onceonly_proof.campaign.sources import SOURCES
+from onceonly_proof.campaign.task import Task
+from onceonly_proof.cli import verify as cli_verify
+
+if TYPE_CHECKING:
+    from onceonly_proof.campaign.result import Round
+
+ROUNDS = range(1, 60)
+
+
+def names(source: str, connector: str = "files") -> set[str]:
+    plans = [plan_round(1, number, connector, source=source) for number in ROUNDS]
+    return {blow.fault.name for plan in plans for blow in plan.blows}
+
+
+def of(source: str, **given: object) -> Round:
+    return msgspec.structs.replace(one(), source=source, connector="files", replays=7, **given)
+
+
+def test_the_command_takes_every_source_that_there_is_a_world_for() -> None:
+    assert set(cli_verify._SOURCES) == {way.KAFKA, *SOURCES}
+    assert SOURCES.keys() == way.SERVED
+
+
+@pytest.mark.parametrize("source", sorted(SOURCES))
+def test_the_server_of_a_source_dies_and_no_broker_that_nobody_uses(source: str) -> None:
+    found = names(source)
+    assert {"kill source at slot.during_write", "kill source at link.after_put"} <= found
+    assert not {name for name in found if "broker" in name}
+    assert "stop broker" in names(source, "kafka")
+
+
+def test_who_receives_or_fixes_ranges_dies_where_a_source_has_one() -> None:
+    for source, points in {
+        "http": failpoints.OF_JOURNALS,
+        "socket": failpoints.OF_JOURNALS,
+        "rabbitmq": failpoints.OF_JOURNALS,
+        "kinesis": failpoints.OF_RANGES,
+        "rabbitmq-stream": (),
+        way.KAFKA: (),
+    }.items():
+        found = names(source)
+        for point in (*failpoints.OF_JOURNALS, *failpoints.OF_RANGES):
+            assert (f"kill {point}" in found) == (f"kill driver at {point}" in found) == (point in points)
+
+
+def test_rows_of_other_sources_are_never_too_large() -> None:
+    assert not is_possible("letters", "kafka", "http")
+    plans = [plan_round(1, number, "kafka", source="http") for number in ROUNDS]
+    assert {plan.query for plan in plans} == {"unchanged", "hdfs", "rocksdb"}
+
+
+def test_sinks_by_key_are_refused_for_sources_without_keys() -> None:
+    options = CampaignOptions(crashes=1, source="socket", connectors=("redis",))
+    with pytest.raises(ConfigurationError, match="redis needs keys, which rows of socket lack"):
+        run_campaign(options, Console(quiet=True))
+
+
+class Reading:
+    """A session that notes what is read."""
+
+    def __init__(self) -> None:
+        self.done: list[object] = []
+        self.readStream = self
+
+    def format(self, name: str) -> Reading:
+        self.done.append(name)
+        return self
+
+    def options(self, **given: str) -> Reading:
+        self.done.append(given)
+        return self
+
+    def load(self) -> Reading:
+        return self
+
+    def selectExpr(self, *columns: str) -> Reading:  # noqa: N802  as in Spark
+        self.done.append(columns)
+        return self
+
+
+def test_a_job_reads_what_its_task_names() -> None:
+    spark: Any = Reading()
+    task = Task(
+        servers="", source="", target="", files="", checkpoint="", connector="files", guarantee="", per_epoch=1,
+        format="onceonly.http", read={"url": "there"}, key="id",
+    )  # fmt: skip
+    job.rows(spark, task)
+    assert spark.done == ["onceonly.http", {"url": "there"}, ("id as key", "cast(value as string) as value")]
+
+
+# ------------------------------------------------------------------------------------------- audit
+def test_of_a_stream_the_offset_tells_where_an_epoch_ends_and_what_is_for_people_is_passed_over() -> None:
+    behind = '"onceonly.behind":{"offset":3}'
+    assert _ends([f'{{"version":1,"offset":17,"mark":"a","is_read":true,{behind}}}']) == {"stream/0": 18}
+    assert _ends([f'{{"version":1,"offset":17,"mark":"a","is_read":false,{behind}}}']) == {"stream/0": 17}
+    assert (
+        _ends(['{"number":4,"start":{"shard":{"kind":"after","value":"9"}},"onceonly.behind.ms":{"a":1}}'])
+        == {}
+    )
+    assert _ends(['{"journal":"a","reader":"b","segment":4}']) == {}
+
+
+def test_what_never_arrived_is_counted_and_what_one_sink_has_shown_no_other_may_lack() -> None:
+    went_in = [Input(number, "socket/0", number, None, b"%d" % number) for number in range(4)]
+    rows = [Seen(sink, None, b"%d" % number) for sink in ("kafka", "files") for number in (0, 2)]
+    foreign = Seen("files", None, b"9")
+    world = World(sinks=("kafka", "files"), inputs=went_in, at_end=[*rows, foreign])
+    found, lost = watch.arrived(world)
+    assert lost == 2
+    counts = judge(found).anomalies
+    assert (counts[Anomaly.LOST], counts[Anomaly.FOREIGN]) == (0, 1)
+
+    found, lost = watch.arrived(World(sinks=("kafka", "files"), inputs=went_in, at_end=rows[:3]))
+    assert (lost, judge(found).anomalies[Anomaly.LOST]) == (2, 1)
+
+
+def test_a_source_that_is_read_in_several_tasks_keeps_no_order() -> None:
+    went_in = [Input(number, "http/0", number, None, b"%d" % number) for number in range(2)]
+    rows = [Seen("files", None, b"%d" % number, "a", 1 - number) for number in range(2)]
+    world = World(sinks=("files",), inputs=went_in, at_end=rows)
+    task: Any = Task(
+        servers="",
+        source="",
+        target="",
+        files="",
+        checkpoint="",
+        connector="files",
+        guarantee="",
+        per_epoch=1,
+    )
+    for is_ordered in (True, False):
+        found = judge(watch.judged(task, world, is_ordered=is_ordered))
+        assert bool(found.anomalies[Anomaly.OUT_OF_ORDER]) == is_ordered
+
+
+# ------------------------------------------------------------------------------------------ report
+def test_a_report_names_the_source_and_keeps_it_apart() -> None:
+    report = fold(one(), of("http"), of("socket", number=3, never_taken=5))
+    assert [(row.way, row.promise, row.replays, row.never_taken) for row in report.matrix] == [
+        ("http → files", "exactly-once", 7, 0),
+        ("socket → files", "exactly-once from the journal on", 7, 5),
+        ("kafka", "exactly-once", 0, 0),
+    ]
+    assert " --source http" in of("http").command
+    assert "--source" not in one().command
+    assert [each.file for each in records(report)] == [
+        "from-http-files.json",
+        "from-socket-files.json",
+        "kafka.json",
+    ]
+
+
+def test_the_docs_page_has_a_table_of_sources_and_the_readme_has_none() -> None:
+    kept = records(fold(of("http"), of("socket", number=3, never_taken=5)))
+    in_short, whole = blocks(fold(one()), kept)
+    assert "| http | files | exactly-once | 1,200 | 7 | 1,200 | 4,000 |  | 0 | clean | ? |" in whole
+    assert (
+        "| socket | files | exactly-once from the journal on | 1,200 | 7 | 1,200 | 4,000 | 5 | 0 | clean |"
+        in whole
+    )
+    assert "| kafka | exactly-once | 1,200 |" in whole
+    assert "http" not in in_short
+    assert "1,200 crashes; of" in in_short
