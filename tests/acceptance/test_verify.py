@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,6 @@ from typing import Any
 import psutil
 import pytest
 
-import onceonly
 from onceonly_proof.campaign.kinds import KINDS
 from onceonly_proof.campaign.plan import plan_round
 
@@ -96,29 +94,6 @@ def test_a_source_is_read_once_while_all_that_reads_it_dies(
     assert not any(found["anomalies"].values())
     assert found["rounds"][0]["replays"] > 0
     assert list((tmp_path / "work").iterdir()) == []
-
-
-@pytest.mark.long
-def test_a_kinesis_source_without_fixed_ranges_is_caught(tmp_path: Path) -> None:
-    """What stands is noted and not kept to: another attempt reads what is there by then."""
-    code = tmp_path / "code"
-    shutil.copytree(
-        Path(onceonly.__file__).parent, code / "onceonly", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    path = code / "onceonly" / "sources" / "kinesis" / "reading.py"
-    text = path.read_text(encoding="utf-8")
-    for before, after in (
-        ("standing = ranges.get(share.number, share.group)", "standing = None"),
-        ("if standing == found:", "if True:"),
-    ):
-        assert text.count(before) == 1
-        text = text.replace(before, after)
-    path.write_text(text, encoding="utf-8")
-    process = start(
-        ["--source", "kinesis", "--sink", "files", "--seed", "1", "--crashes", "12"], tmp_path, code
-    )
-
-    assert process.wait(900) == 1, said(tmp_path)
 
 
 def test_a_campaign_that_is_killed_leaves_no_process(tmp_path: Path) -> None:

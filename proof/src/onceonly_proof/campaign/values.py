@@ -79,7 +79,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     source: str = ""
     """What the query read, as ``--source`` takes it; empty for Kafka."""
     replays: int = 0
-    """Epochs that were decided after an earlier attempt had been given up: their input was read again."""
+    """Epochs whose input was read again, as an earlier attempt at them had been given up."""
     never_taken: int = 0
     """Rows that a source which sends nothing again lost before they were in the journal."""
 

@@ -215,9 +215,10 @@ def inputs(task: Task, flow: Flow) -> list[Input]:
 
 
 def arrived(world: World) -> tuple[World, int]:
-    """Return the world of what any sink ever showed, and how much went in beside: for a source that sends nothing again.
+    """Return the world of what any sink ever showed, and how many rows went in beside.
 
-    What never arrived was lost before the journal. What one sink has shown, none may lack.
+    For a source that sends nothing again: what never arrived was lost before the journal. What one sink has shown, none
+    may lack.
     """
     there = {row.value for row in (*world.at_end, *world.during)}
     inputs = [each for each in world.inputs if each.value in there]
