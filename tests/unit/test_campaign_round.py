@@ -18,7 +18,7 @@ from rich.console import Console
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
 from onceonly_proof import traces
-from onceonly_proof.auditor import Anomaly, Seen
+from onceonly_proof.auditor import Anomaly, Input, Seen
 from onceonly_proof.campaign import making
 from onceonly_proof.campaign import round as rounds
 from onceonly_proof.campaign.display import Display
@@ -105,6 +105,9 @@ class FakeFlow:
 
     def is_read(self, offsets: str) -> bool | None:
         return self.rows_until(offsets) >= self.fed if self.is_told else None
+
+    def inputs(self) -> list[Input]:
+        return []
 
     def rows_until(self, offsets: str) -> int:
         return sum(json.loads(offsets.splitlines()[-1])["in"].values())

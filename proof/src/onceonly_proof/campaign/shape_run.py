@@ -23,6 +23,7 @@ from onceonly_proof.campaign.classes import ClassArchive
 from onceonly_proof.campaign.feed import Feed
 from onceonly_proof.campaign.lives import Lives
 from onceonly_proof.campaign.result import encode, save
+from onceonly_proof.campaign.sources.kafka import read_back
 from onceonly_proof.campaign.stores import Folders
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.watch import Watch
@@ -79,7 +80,7 @@ def run_shape(options: ShapeOptions, say: Callable[[str], None]) -> Shape:
         stand.run()
         seconds = time.monotonic() - begun
         reader.close()
-        world = watch.world(task, reader, stand.lived, {})
+        world = watch.world(task, read_back(task.servers, task.source), reader, stand.lived, {})
         verdict = judge(world, Guarantee.EXACTLY_ONCE)
         found = shape.conclude(
             seed=options.seed,

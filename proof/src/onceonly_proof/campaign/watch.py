@@ -138,7 +138,7 @@ def readers(task: Task, targets: Mapping[str, Target]) -> dict[str, Reader]:
 
 
 def world(
-    task: Task, flow: Flow, reader: Watch, lives: Iterable[Life], targets: Mapping[str, Target]
+    task: Task, went_in: list[Input], reader: Watch, lives: Iterable[Life], targets: Mapping[str, Target]
 ) -> World:
     """Read the outside world of a query; its lives are down after that, and their event logs beside its checkpoint."""
     events = task.audited.parent / EVENTS
@@ -148,7 +148,7 @@ def world(
         for path in life.events.glob("*.jsonl"):
             path.replace(events / path.name)
     return collect(
-        inputs(task, flow),
+        went_in,
         sinks=readers(task, targets),
         checkpoint=task.audited,
         events=events,

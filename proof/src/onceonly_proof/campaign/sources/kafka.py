@@ -50,7 +50,7 @@ class Topic(Flow):
             return 0  # not there, or being written
 
     def inputs(self) -> list[Input]:
-        return require_whole(read_inputs(self._servers, self._topic))
+        return read_back(self._servers, self._topic)
 
     def _produce(self, partition: int, key: str, value: bytes) -> int:
         """Return how many were taken: none while the broker is down for long, which is not counted."""
@@ -78,3 +78,8 @@ class Topic(Flow):
     def _delivered(self, error: object, _message: object) -> None:
         if error is None:
             self.fed += 1
+
+
+def read_back(servers: str, topic: str) -> list[Input]:
+    """Return the rows that were fed into a topic. Raises ``UnavailableError``."""
+    return require_whole(read_inputs(servers, topic))
