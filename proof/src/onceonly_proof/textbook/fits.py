@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onceonly import failpoints
 from onceonly.log.files import VERSION
 from onceonly.protocol.transitions import moves
 from onceonly_proof.textbook.values import Fits
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-SHOW_THE_SAME: Mapping[int, str] = {2: "format 3 says beside it how many bytes the rows of a vote had"}
-"""Earlier formats of the log whose recordings show what one of today would, and why; by hand, a format at a time."""
 
 
 def fits() -> Fits:
@@ -25,7 +17,7 @@ def fits() -> Fits:
 def differences(recorded: Fits) -> list[str]:
     """Say in what the code is another one by now; nothing where the recording fits. Pure."""
     now, found = fits(), list[str]()
-    if recorded.log_format not in {now.log_format, *SHOW_THE_SAME}:
+    if recorded.log_format != now.log_format:
         found.append(f"the log's format was {recorded.log_format} and is {now.log_format}")
     for what, was, is_now in (
         ("crash point", recorded.failpoints, now.failpoints),
