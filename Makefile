@@ -116,7 +116,7 @@ docs: setup
 diagrams: setup
 	$(BIN)/python docs/diagrams/render.py
 
-# Records the textbook's runs anew, killed at each crash point, and draws what the docs show of them: a quarter of an hour.
+# Records the textbook's runs anew, killed at each crash point, and draws what the docs show of them: half an hour or more.
 textbook: setup
 	$(BIN)/python -m onceonly_proof.textbook.record
 	$(BIN)/python -m onceonly_proof.textbook.draw docs/proof/textbook
