@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from onceonly.view.epoch import epoch as epoch_picture
 from onceonly.view.markup import tag, text
 from onceonly.view.multiples import BEHIND, BEHIND_S, multiples
 from onceonly.view.page import report
+from onceonly.view.shapes import CHARACTER
 from onceonly.view.story import view
 from onceonly.view.timeline import timeline
 from onceonly.view.values import Level, What, Work
@@ -328,6 +330,16 @@ def test_a_time_line_of_many_epochs_says_that_it_marks_only_what_was_not_as_alwa
     assert "41 epochs: only what was not as always has a mark" in drawn
     assert "m vote" not in drawn
     assert drawn.count("m doubt") == 1
+
+
+def test_what_stands_above_a_time_line_never_stands_in_one_another() -> None:
+    drawn = timeline(view(bench.model(*(bench.usual(number, 100 * number) for number in range(12)))))
+    found = re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)</text>', drawn)
+    idle = [(float(x), y, said) for x, y, said in found if said.startswith("idle ")]
+    assert len(idle) > 3
+    for (x, _, said), (after, _, _) in pairwise(idle):
+        assert after - x >= CHARACTER * len(said)
+    assert {y for _, y, said in found if said.endswith("UTC")}.isdisjoint({y for _, y, _ in idle})
 
 
 def drawn_for_the_docs() -> str:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 1200.0
 _RIGHT: Final = 26.0
-_TOP: Final = 24.0
+_TOP: Final = 38.0
+_SAID: Final = 12.0
+"""Where stands what holds for the whole picture, above the lengths of idle times."""
 _DRIVER_HEIGHT: Final = 58.0
 _LANE_HEIGHT: Final = 34.0
 _TICKS_APART: Final = 110.0
@@ -95,17 +97,24 @@ class _Timeline:
         for t in axis.ticks(_TICKS_APART) if self._view.epochs else ():
             yield shapes.line(axis(t), _TOP, axis(t), self._bottom)
             yield shapes.label(moment(t)[11:23], axis(t), self._bottom + 16, "mid dim small")
-        for fold in axis.folds:
-            for x in (fold.left, fold.right):
-                yield shapes.line(x, _TOP, x, self._bottom, "idle")
-            if fold.right - fold.left > 4 * shapes.CHARACTER:
-                idle = took(fold.seconds)
-                yield shapes.label(f"idle {idle}", (fold.left + fold.right) / 2, _TOP - 8, "mid dim small")
+        yield from self._folds()
         if self._is_dense:
             said = f"{len(self._view.epochs)} epochs: only what was not as always has a mark"
-            yield shapes.label(said, _WIDTH - 8, _TOP - 8, "end dim small")
+            yield shapes.label(said, _WIDTH - 8, _SAID, "end dim small")
         if axis.begin:
-            yield shapes.label(f"{moment(axis.begin)[:10]} UTC", 8, _TOP - 8, "dim small")
+            yield shapes.label(f"{moment(axis.begin)[:10]} UTC", 8, _SAID, "dim small")
+
+    def _folds(self) -> Iterator[Child]:
+        """Draw where idle time is folded; how long it was, where that does not stand in the one before."""
+        free = 0.0
+        for fold in self._axis.folds:
+            for x in (fold.left, fold.right):
+                yield shapes.line(x, _TOP, x, self._bottom, "idle")
+            idle, middle = f"idle {took(fold.seconds)}", (fold.left + fold.right) / 2
+            half = shapes.CHARACTER * len(idle) / 2
+            if fold.right - fold.left > 4 * shapes.CHARACTER and middle - half >= free:
+                yield shapes.label(idle, middle, _TOP - 8, "mid dim small")
+                free = middle + half
 
     def _runs(self) -> Iterator[Child]:
         for bar in self._view.bars:
