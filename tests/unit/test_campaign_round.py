@@ -21,10 +21,11 @@ from onceonly_proof import traces
 from onceonly_proof.auditor import Anomaly, Input, Seen
 from onceonly_proof.campaign import making
 from onceonly_proof.campaign import round as rounds
+from onceonly_proof.campaign import scene as scenes
 from onceonly_proof.campaign.display import Display
 from onceonly_proof.campaign.plan import Blow, plan_round
 from onceonly_proof.campaign.points import Points
-from onceonly_proof.campaign.round import Arena, Scene
+from onceonly_proof.campaign.scene import Arena, Scene
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.watch import Watch
 
@@ -137,9 +138,9 @@ class FakeFault:
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    monkeypatch.setattr(rounds, "_FIRE_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(rounds, "_RECOVER_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(rounds, "_LOOK_S", 0.0)
+    monkeypatch.setattr(scenes, "_FIRE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(scenes, "_RECOVER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(scenes, "_LOOK_S", 0.0)
     task = Task(
         servers="", source="in", target="out", files="", checkpoint=str(tmp_path / "checkpoint"),
         connector="kafka", guarantee="exactly-once", per_epoch=10,
@@ -254,7 +255,7 @@ def test_a_worker_is_left_alone_until_two_epochs_more_are_complete(
 
 
 def test_a_worker_that_does_not_end_is_said(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "_END_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(scenes, "_END_TIMEOUT_S", 0.05)
     gone = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
     )
@@ -434,7 +435,7 @@ def test_a_job_that_ends_by_itself_is_said_and_started_again_until_it_is_too_oft
 def test_a_round_is_settled_when_spark_has_noted_the_epoch_of_the_last_row(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "_DRAIN_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(scenes, "_DRAIN_TIMEOUT_S", 0.05)
     checkpoint = tmp_path / "checkpoint"
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir(parents=True)
@@ -453,8 +454,8 @@ def test_a_round_is_settled_when_spark_has_noted_the_epoch_of_the_last_row(
 def test_where_offsets_tell_nothing_a_round_is_settled_when_all_is_seen_or_nothing_comes_any_more(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "_DRAIN_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(rounds, "_VISIBLE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(scenes, "_DRAIN_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(scenes, "_VISIBLE_TIMEOUT_S", 0.0)
     cast("FakeFlow", scene.flow).is_told = False
     complete(scene, 3, 10)
     scene.settle()
@@ -464,7 +465,7 @@ def test_where_offsets_tell_nothing_a_round_is_settled_when_all_is_seen_or_nothi
     scene.settle()
     assert "not drained" in scene.trouble[0]
 
-    monkeypatch.setattr(rounds, "_QUIET_S", 0.05)
+    monkeypatch.setattr(scenes, "_QUIET_S", 0.05)
     scene.settle()
     assert len(scene.trouble) == 1
 

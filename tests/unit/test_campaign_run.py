@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onceonly.model import Guarantee
     from onceonly_proof.campaign.broker import BrokerKind
     from onceonly_proof.campaign.plan import Plan
-    from onceonly_proof.campaign.round import Arena
+    from onceonly_proof.campaign.scene import Arena
 
 CONSOLE = Console(quiet=True)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly_proof.auditor import World
-    from onceonly_proof.campaign.round import Arena, Scene
+    from onceonly_proof.campaign.scene import Arena, Scene
 
 KEPT = "world.jsonl"
 """All rows that went in and came out."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onceonly.model import Guarantee
     from onceonly_proof.campaign.plan import Plan
-    from onceonly_proof.campaign.round import Arena
+    from onceonly_proof.campaign.scene import Arena
     from onceonly_proof.campaign.sources import Flow
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 

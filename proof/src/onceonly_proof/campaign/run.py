@@ -23,7 +23,8 @@ from onceonly_proof.campaign.keeping import KEPT
 from onceonly_proof.campaign.lives import Lives
 from onceonly_proof.campaign.plan import plan_round
 from onceonly_proof.campaign.points import Points
-from onceonly_proof.campaign.round import Arena, run_round
+from onceonly_proof.campaign.round import run_round
+from onceonly_proof.campaign.scene import Arena
 from onceonly_proof.campaign.sources import SOURCES
 from onceonly_proof.campaign.stores import STORES
 from onceonly_proof.campaign.targets import EARLY, KEYED, TARGETS
