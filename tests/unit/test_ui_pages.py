@@ -130,6 +130,22 @@ def test_what_is_in_doubt_is_explained(page: Page) -> None:
     assert "this page asks no target" in text
 
 
+def test_a_page_of_an_empty_log_has_the_places_where_the_first_epoch_is_shown(tmp_path: Path) -> None:
+    query = QueryCoordinator(tmp_path / "cp")
+
+    def live() -> dict[str, set[str | None]]:
+        with ui_bench.serve([open_checkpoint(query.path)]) as page:
+            pages = {name: Elements(page.get(f"/{QUERY}/{name}").text) for name, _ in TABS}
+        return {
+            name: {each["id"] for _, each in found.elements if "data-live" in each}
+            for name, found in pages.items()
+        }
+
+    before = live()
+    query.complete(0)
+    assert live() == before
+
+
 def test_an_epoch_leads_to_its_neighbours(page: Page) -> None:
     found = {each.get("rel"): each["href"] for each in Elements(page.get(f"/{QUERY}/epoch/5").text).of("a")}
     assert found["prev"] == f"/{QUERY}/epoch/4"
