@@ -32,7 +32,7 @@ from onceonly_proof.campaign.watch import Watch
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onceonly_proof.campaign.faults import Stage
+    from onceonly_proof.campaign.fault import Stage
     from onceonly_proof.campaign.result import Round
 
 

@@ -1,6 +1,6 @@
 """The faults: values with a name that are armed, fire, and are healed, one after the other.
 
-A new kind is a frozen dataclass with the methods of :class:`Fault`, and an entry in ``kinds.KINDS`` that draws one.
+A new kind is a frozen dataclass with the methods of ``fault.Fault``, and an entry in ``kinds.KINDS`` that draws one.
 Everything random is drawn when the value is made, so that a plan is a list of values and the same seed gives
 the same one. Campaign's process.
 """
@@ -11,16 +11,10 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onceonly_proof.campaign.points import Points
-    from onceonly_proof.campaign.sources import Source
-    from onceonly_proof.campaign.stores import CheckpointStore
-    from onceonly_proof.campaign.targets import Target
-    from onceonly_proof.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.campaign.fault import Stage
 
 # Passed only while a decided handle is committed again: something must fail between link and receipt before.
 _RECOVERY = ("plan.before_recommit", "plan.after_recommit")
@@ -29,106 +23,6 @@ _AT_START = ("plan.after_claim",)
 OPENER: Final = {**dict.fromkeys(_RECOVERY, "link.after_put"), **dict.fromkeys(_AT_START, "link.before_put")}
 """What has to fail before a point is passed, by the point."""
 _LATE_EPOCHS = 2
-
-
-class Stage(Protocol):
-    """What faults act upon: the job of a round and the servers around it."""
-
-    @property
-    def source(self) -> Source:
-        """What the query reads, where that is not Kafka."""
-        ...
-
-    @property
-    def points(self) -> Points:
-        """The crash points of every job."""
-        ...
-
-    @property
-    def kafka(self) -> EmbeddedKafka:
-        """The broker of source, target and transactions."""
-        ...
-
-    @property
-    def store(self) -> CheckpointStore:
-        """Where the checkpoint is."""
-        ...
-
-    @property
-    def targets(self) -> Mapping[str, Target]:
-        """What the sinks write to beside Kafka and files, by their names."""
-        ...
-
-    def now(self) -> float:
-        """Seconds since 1970."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass."""
-        ...
-
-    def workers(self) -> Sequence[int]:
-        """Return the pids of the job's Python workers, planner and commit process among them, in a stable order."""
-        ...
-
-    def kill_driver(self) -> None:
-        """SIGKILL the job's whole tree, and start its next life."""
-        ...
-
-    def strand(self, pid: int) -> None:
-        """SIGKILL the job's whole tree but for one process, which nobody waits for any more; start its next life."""
-        ...
-
-    def await_epochs(self, count: int) -> None:
-        """Let the job go on until so many more epochs are complete."""
-        ...
-
-    def await_end(self, pid: int) -> None:
-        """Wait until a process has ended by itself."""
-        ...
-
-    def remove_waiting(self) -> None:
-        """Remove all rows that wait for their commit, as somebody who tidies up."""
-        ...
-
-    def take_files(self, *, moves: bool) -> None:
-        """Take all visible files out of the file sink's target, as a landing zone's consumer does."""
-        ...
-
-
-class Fault(Protocol):
-    """One fault. ``arm`` gives what ``fired`` and ``heal`` are asked with; each is called in this order.
-
-    ``crashes`` is how many processes or process trees have died when it has fired.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def crashes(self) -> int: ...
-
-    @property
-    def measured(self) -> bool:
-        """Whether the time until new rows are visible is the job's recovery, and not a broker's start."""
-        ...
-
-    @property
-    def opener(self) -> Fault | None:
-        """The fault that leads to this one, where it has to be led to: armed before it, counted by itself."""
-        ...
-
-    def arm(self, stage: Stage) -> str:
-        """Prepare it. Gives a crash point's key, or the moment at which it is due."""
-        ...
-
-    def fired(self, stage: Stage, arming: str) -> float | None:
-        """Say when it fired. Asked again and again; what is due at a moment is done here."""
-        ...
-
-    def heal(self, stage: Stage, arming: str) -> None:
-        """After it has fired: the rest of it, and what makes the world whole again."""
-        ...
 
 
 class _Fault:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from onceonly_proof.campaign.faults import Fault
+    from onceonly_proof.campaign.fault import Fault
 
 # Where a pause or a broker's death is most telling: while rows are written, prepared, decided and committed.
 _BROKER_STEPS = (

@@ -15,7 +15,7 @@ from onceonly_proof.campaign.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly_proof.campaign.faults import Fault
+    from onceonly_proof.campaign.fault import Fault
     from onceonly_proof.campaign.kinds import Kind
 
 FAULTS_MIN, FAULTS_MAX = 15, 40

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onceonly_proof.campaign.broker import Broker
     from onceonly_proof.campaign.display import Display
-    from onceonly_proof.campaign.faults import Fault
+    from onceonly_proof.campaign.fault import Fault
     from onceonly_proof.campaign.lives import Life, Lives
     from onceonly_proof.campaign.plan import Blow, Plan
     from onceonly_proof.campaign.points import Points
@@ -100,7 +100,7 @@ class Scene:
     own_ends: int = 0
     """How often the job has ended by itself."""
 
-    # --- what faults ask for: see faults.Stage --------------------------------------------------------------
+    # --- what faults ask for: see fault.Stage --------------------------------------------------------------
 
     @property
     def points(self) -> Points:
