@@ -1,4 +1,4 @@
-"""``savepoint restore`` looks whether sources have what is read again, where it is said how they are reached."""
+"""``savepoint restore`` and ``fork`` look whether sources have what is read again, if it is said where they are."""
 
 from __future__ import annotations
 
@@ -85,11 +85,14 @@ def test_a_journal_that_has_deleted_what_follows_is_refused_and_one_that_has_it_
         reader.close()
 
 
-def test_restore_tells_it_and_refuses_before_anything_is_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [("restore", "--sink", f"box={BOX}"), ("fork",)])
+def test_restore_and_fork_tell_it_and_refuse_before_anything_is_made(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
     query = QueryCoordinator(tmp_path / "query")
     query.complete(0, 1)
     savepoints.create(str(query.path), str(tmp_path / "place"))
-    arguments = ("savepoint", "restore", tmp_path / "place", "--to", tmp_path / "to", "--sink", f"box={BOX}")
+    arguments: tuple[str | Path, ...] = ("savepoint", *command, tmp_path / "place", "--to", tmp_path / "to")
     done = run(*arguments, "--source", "uri=amqp://nowhere")
     assert (done.returncode, "by the option uri" in done.stderr) == (64, True)
     assert not (tmp_path / "to").exists()

@@ -145,6 +145,14 @@ def drop(place: str, *, yes: bool) -> int:
 _to = click.option(
     "--to", required=True, metavar="CHECKPOINT", help="Where the new checkpoint shall be: an empty place."
 )
+_source = click.option(
+    "--source", "sources", multiple=True, metavar="NAME=VALUE",
+    help="An option of the query's source, which says how it is reached: it is seen whether it has what is read again.",
+)  # fmt: skip
+_source_file = click.option(
+    "--source-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of lines NAME=VALUE, as for --source, for what should not be on a command line.",
+)  # fmt: skip
 
 
 @savepoint.command()
@@ -158,14 +166,8 @@ _to = click.option(
 @click.option(
     "--force", is_flag=True, help="Go on beside a run that is alive, or may be: it ends as superseded."
 )
-@click.option(
-    "--source", "sources", multiple=True, metavar="NAME=VALUE",
-    help="An option of the query's source, which says how it is reached: it is seen whether it has what is read again.",
-)  # fmt: skip
-@click.option(
-    "--source-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of lines NAME=VALUE, as for --source, for what should not be on a command line.",
-)  # fmt: skip
+@_source
+@_source_file
 @targets.sink_options
 @shared.hadoop_option
 @shared.yes_option
@@ -192,17 +194,28 @@ def restore(  # noqa: PLR0913  one parameter for each option
 @_place
 @_to
 @click.option("--same-targets", is_flag=True, help="Let the fork write to the targets of the original, too.")
+@_source
+@_source_file
 @shared.hadoop_option
 @shared.json_option
-def fork(place: str, to: str, *, same_targets: bool, as_json: bool) -> int:
+def fork(
+    place: str,
+    to: str,
+    *,
+    same_targets: bool,
+    sources: tuple[str, ...],
+    source_file: Path | None,
+    as_json: bool,
+) -> int:
     """Make CHECKPOINT of another job, with ids of its own, that begins with a savepoint. The original goes on.
 
     At its first start, the fork refuses to write to targets of the original.
     """
-    from onceonly.operations import restoring
+    from onceonly.operations import restoring, sources_left
 
+    reached = sources_left.given(sources, source_file)
     with progress("forked") as told:
-        made = restoring.fork(place, to, same_targets=same_targets, told=told)
+        made = restoring.fork(place, to, same_targets=same_targets, sources=reached, told=told)
     return _made(made, as_json=as_json)
 
 

@@ -106,16 +106,24 @@ def restore(
     return made
 
 
-def fork(source: str, to: str, *, same_targets: bool = False, told: Told = unheard) -> Made:
+def fork(
+    source: str,
+    to: str,
+    *,
+    same_targets: bool = False,
+    sources: Mapping[str, str] | None = None,
+    told: Told = unheard,
+) -> Made:
     """Make the checkpoint of another query that begins after a savepoint's epoch. Operator's process; idempotent.
 
-    The query that the savepoint is of is not touched. Raises as ``restore`` where the place is not empty or the
-    savepoint damaged.
+    The query that the savepoint is of is not touched. ``sources`` as for ``restore``, which raises the same where the
+    place is not empty, the savepoint damaged, or what the fork is to read is gone.
     """
     address, savepoint = place.the_one(source)
+    unasked = _refuse_gone(address, savepoint, sources or {})
     begun = starting.begin(savepoint, to, anew=True)
     starting.build(address, savepoint, to, begun, refused=not same_targets, before_id=lambda: None, told=told)
-    return Made(savepoint=savepoint, path=to, query=begun.query, anew=True)
+    return Made(savepoint=savepoint, path=to, query=begun.query, anew=True, told=unasked)
 
 
 def _after(
