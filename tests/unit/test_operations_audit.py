@@ -22,6 +22,7 @@ from tests.unit import (
 )
 from tests.unit.operator_bench import run
 
+from onceonly.errors import UnavailableError
 from onceonly.operations import audit as operation
 from onceonly.operations import look
 from onceonly.operations.audit import Word
@@ -298,6 +299,17 @@ def test_the_command_line_says_it_and_exports_the_history(files: Job, tmp_path: 
     data_files(files)[0].unlink()
     told = run("audit", files.checkpoint, *SINK)
     assert (told.returncode, "differs" in told.stdout) == (1, True)
+
+
+def test_a_target_that_does_not_answer_is_no_clean_audit(files: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(_sink: FilesSink, _asked: object) -> Held:
+        raise UnavailableError("the target is not reached", next_step="mend the network")
+
+    monkeypatch.setattr(FilesSink, "held", silent)
+    monkeypatch.setattr(FilesSink, "held_in_all", silent)
+    told = run("audit", files.checkpoint, *SINK)
+    assert (told.returncode, told.stdout.count("not told")) == (2, 3), told.stdout + told.stderr
+    assert told.stdout.count("the target is not reached") == 3
 
 
 def _commits_meanwhile(monkeypatch: pytest.MonkeyPatch, rows: int | None = None) -> None:

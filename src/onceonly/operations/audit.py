@@ -43,13 +43,17 @@ class Word(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One comparison: of an epoch, or of all (``epoch`` is None); ``rows`` is what the log says of it."""
+    """One comparison: of an epoch, or of all (``epoch`` is None); ``rows`` is what the log says of it.
+
+    ``answered`` is false where the target was asked, and gave no answer.
+    """
 
     epoch: int | None
     sink: str
     word: Word
     rows: int
     told: tuple[str, ...] = ()
+    answered: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,10 @@ class Audit:
     @property
     def differs(self) -> bool:
         return any(each.word is Word.DIFFERS for each in self.findings)
+
+    @property
+    def answered(self) -> bool:
+        return all(each.answered for each in self.findings)
 
 
 def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
@@ -120,13 +128,13 @@ def _of_epoch(
 ) -> Finding:
     rows = sum(vote.rows for vote in epoch.chain[-1].output if vote.sink == name)
 
-    def finding(word: Word, *told: str) -> Finding:
-        return Finding(epoch=epoch.view.epoch, sink=name, word=word, rows=rows, told=told)
+    def finding(word: Word, *told: str, answered: bool = True) -> Finding:
+        return Finding(epoch=epoch.view.epoch, sink=name, word=word, rows=rows, told=told, answered=answered)
 
     try:
         held = participant.sink.held(handles)
     except OnceonlyError as error:
-        return finding(Word.NOT_TOLD, error.what)
+        return finding(Word.NOT_TOLD, error.what, answered=False)
     if held is not None:
         told = [*held.wrong]
         if held.rows != rows:
@@ -142,7 +150,7 @@ def _of_epoch(
     if missing:
         return finding(Word.DIFFERS if is_newest else Word.NOT_TOLD, *missing)
     if isinstance(counts, str):
-        return finding(Word.NOT_TOLD, counts)
+        return finding(Word.NOT_TOLD, counts, answered=False)
     if counts is None:
         return finding(Word.NOT_TOLD, "the target does not tell the rows of an epoch")
     stands = counts.get(epoch.view.epoch, 0)
@@ -169,13 +177,13 @@ def _in_all(
     for _ in range(_LOOKS):
         rows = _rows(model, name, SETTLED)
 
-        def finding(word: Word, *told: str, rows: int = rows) -> list[Finding]:
-            return [Finding(epoch=None, sink=name, word=word, rows=rows, told=told)]
+        def finding(word: Word, *told: str, rows: int = rows, answered: bool = True) -> list[Finding]:
+            return [Finding(epoch=None, sink=name, word=word, rows=rows, told=told, answered=answered)]
 
         try:
             held = participant.sink.held_in_all(asked)
         except OnceonlyError as error:
-            return finding(Word.NOT_TOLD, error.what)
+            return finding(Word.NOT_TOLD, error.what, answered=False)
         if held is None:
             return []
         if held.rows == rows and not held.wrong:
