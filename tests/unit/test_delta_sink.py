@@ -228,6 +228,16 @@ def test_versions_are_made_durable_before_the_receipt(
     assert synced == ["_open", "_delta_log"]
 
 
+def test_on_a_store_nothing_is_asked_to_make_versions_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("the table was opened")
+
+    monkeypatch.setattr(target, "find_table", asked)
+    sink = Bench(DeltaSink, "delta", {"path": "s3a://lake/table"}, COLUMNS).sink()
+    assert isinstance(sink, DeltaSink)
+    sink.sync(0)
+
+
 def test_a_file_grows_to_its_size_and_the_next_begins(bench: Bench, path: Path) -> None:
     batch = pa.RecordBatch.from_pylist([{"id": n, "text": f"{n:0500d}"} for n in range(20_000)])
     sink, attempt = bench.begin(maxFileSize="100k", compression="none")

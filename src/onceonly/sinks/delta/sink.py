@@ -133,7 +133,9 @@ class DeltaSink(LoadedSink):
         return "is append-only (delta.appendOnly)" if target.is_append_only(books.at) else ""
 
     def sync(self, since: int) -> None:
-        """Make all versions durable since one that was read. Raises ``UnavailableError``."""
+        """Make all versions durable since one that was read; on a store they are. Raises ``UnavailableError``."""
+        if self.at.folder is None:
+            return
         try:
             last = target.open_table(self.at).version()
             # Some from before, too: others have just written them, and a log with a gap is none.
