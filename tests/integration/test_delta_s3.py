@@ -1,5 +1,7 @@
 """The Delta sink on a real S3 server, SeaweedFS: the conformance suite, others beside it, and what is refused."""
 
+# ruff: noqa: F811  fixtures are asked for by name
+
 from __future__ import annotations
 
 import itertools
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from s3_bench import BUCKET, server, told  # noqa: F401  fixtures
 from tests.unit.loaded_bench import Bench
 from tests.unit.test_delta_sink import PARTS
 
@@ -31,25 +34,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-BUCKET = "lake"
 COLUMNS = {"id": "bigint", "text": "string"}
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
-_RIGHTS = {"reader": [f"Read:{BUCKET}", f"List:{BUCKET}"], "blind": [f"Read:{BUCKET}", f"Write:{BUCKET}"]}
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS3]:
-    with EmbeddedS3(tmp_path_factory.mktemp("s3"), rights=_RIGHTS) as found:
-        found.make_bucket(BUCKET)
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def told(server: EmbeddedS3) -> Iterator[None]:
-    opened.tell(Hadoop(server.hadoop()))
-    yield
-    opened.tell(Hadoop())
 
 
 def by_others(server: EmbeddedS3) -> dict[str, str]:

@@ -1,18 +1,20 @@
 """The file sink on a real S3 server, SeaweedFS: the conformance suite, readers that list, uploads that are ended."""
 
+# ruff: noqa: F811  fixtures are asked for by name
+
 from __future__ import annotations
 
 import io
 import itertools
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import boto3
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from s3_bench import BUCKET, listed, server, told  # noqa: F401  fixtures
 
 from onceonly import files
 from onceonly.errors import ConfigurationError
@@ -22,7 +24,7 @@ from onceonly.sinks.files import FilesSink
 from onceonly.stores import opened
 from onceonly.stores.access import Hadoop
 from onceonly_proof.conformance import SinkConformance
-from onceonly_proof.embedded.s3 import SECRET, EmbeddedS3
+from onceonly_proof.embedded.s3 import SECRET, EmbeddedS3, client_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,40 +34,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-BUCKET = "landing"
 COLUMNS = (("id", "bigint"), ("day", "string"))
-_RIGHTS = {"reader": [f"Read:{BUCKET}", f"List:{BUCKET}"]}
 _folders = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS3]:
-    with EmbeddedS3(tmp_path_factory.mktemp("s3"), rights=_RIGHTS) as found:
-        found.make_bucket(BUCKET)
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def told(server: EmbeddedS3) -> Iterator[None]:
-    opened.tell(Hadoop(server.hadoop()))
-    yield
-    opened.tell(Hadoop())
-
-
-def client(server: EmbeddedS3) -> Any:  # noqa: ANN401  boto3 has no types
-    return boto3.client(
-        "s3", endpoint_url=server.url, region_name="us-east-1", aws_access_key_id="all",
-        aws_secret_access_key=SECRET,
-    )  # fmt: skip
-
-
-def listed(server: EmbeddedS3, folder: str) -> Iterator[str]:
-    """All objects, as whoever lists them finds them."""
-    for name in server.names(BUCKET, folder):
-        if name.endswith("/"):
-            yield from listed(server, f"{folder}/{name.rstrip('/')}")
-        else:
-            yield f"{folder}/{name}"
 
 
 def shown(server: EmbeddedS3, folder: str) -> Iterator[str]:
@@ -93,8 +63,7 @@ class TestSeaweed(SinkConformance):
                 yield from (tuple(row.values()) for row in pq.read_table(io.BytesIO(content)).to_pylist())
 
     def orphans(self, options: Mapping[str, str]) -> list[str]:
-        found = client(self.server).list_multipart_uploads(Bucket=BUCKET, Prefix=_folder(options) + "/")
-        return [each["Key"] for each in found.get("Uploads", ())]
+        return self.server.uploads(BUCKET, _folder(options) + "/")
 
     @contextmanager
     def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
@@ -155,7 +124,7 @@ def test_readers_that_list_see_decided_rows_alone(server: EmbeddedS3) -> None:
 def test_an_upload_that_somebody_ended_is_lost_and_its_rows_are_written_again(server: EmbeddedS3) -> None:
     bench = Bench()
     handle = bench.prepared(0, 1, 2)
-    s3 = client(server)
+    s3 = client_of(server.url)
     (first, *_) = s3.list_multipart_uploads(Bucket=BUCKET, Prefix=bench.folder + "/")["Uploads"]
     s3.abort_multipart_upload(Bucket=BUCKET, Key=first["Key"], UploadId=first["UploadId"])
     assert isinstance(bench.sink.commit(handle), Lost)

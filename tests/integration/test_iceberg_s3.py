@@ -1,5 +1,7 @@
 """The Iceberg sink with its warehouse on a real S3 server, SeaweedFS, and a catalogue in a file."""
 
+# ruff: noqa: F811  fixtures are asked for by name
+
 from __future__ import annotations
 
 import itertools
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from s3_bench import BUCKET, listed, server, told  # noqa: F401  fixtures
 from tests.unit.loaded_bench import Bench
 
 from onceonly.errors import ConfigurationError, WriteFailedError
@@ -27,24 +30,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-BUCKET = "lake"
 COLUMNS = {"id": "bigint", "shop": "string"}
-_RIGHTS = {"reader": [f"Read:{BUCKET}", f"List:{BUCKET}"]}
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS3]:
-    with EmbeddedS3(tmp_path_factory.mktemp("s3"), rights=_RIGHTS) as found:
-        found.make_bucket(BUCKET)
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def told(server: EmbeddedS3) -> Iterator[None]:
-    opened.tell(Hadoop(server.hadoop()))
-    yield
-    opened.tell(Hadoop())
 
 
 def options_of(folder: Path, **more: str) -> dict[str, str]:
@@ -69,14 +56,6 @@ def make_namespace(server: EmbeddedS3, options: Mapping[str, str]) -> None:
         catalog.create_namespace("sales")
 
 
-def files(server: EmbeddedS3, folder: str) -> Iterator[str]:
-    for name in server.names(BUCKET, folder):
-        if name.endswith("/"):
-            yield from files(server, f"{folder}/{name.rstrip('/')}")
-        else:
-            yield f"s3://{BUCKET}/{folder}/{name}"
-
-
 class Table:
     """A table, and who else reads it."""
 
@@ -98,10 +77,10 @@ def orphans(server: EmbeddedS3, options: Mapping[str, str]) -> list[str]:
     with by_others(server, options) as catalog:
         if not catalog.table_exists("sales.orders"):
             return []
-        listed = {each.file.file_path for each in catalog.load_table("sales.orders").scan().plan_files()}
+        named = {each.file.file_path for each in catalog.load_table("sales.orders").scan().plan_files()}
     folder = options["catalog.warehouse"].removeprefix(f"s3://{BUCKET}/")
-    ours = {name for name in files(server, folder) if "/onceonly/" in name}
-    return sorted(ours - listed)
+    ours = {f"s3://{BUCKET}/{name}" for name in listed(server, folder) if "/onceonly/" in name}
+    return sorted(ours - named)
 
 
 @pytest.fixture
