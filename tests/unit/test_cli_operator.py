@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.operator_bench import BOX, PATH, QUERY, QueryCoordinator, here, run
 
+from onceonly import cli
 from onceonly.checkpoint.files import FolderFiles
 from onceonly.cli import shared
 from onceonly.errors import CheckpointMovedError
@@ -331,3 +332,16 @@ def test_nothing_heavy_is_imported_for_a_look(coordinator: QueryCoordinator) -> 
             check=False,
         )
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("own", ["", "debug"])
+def test_what_clients_in_rust_warn_of_stays_off_the_terminal_unless_it_is_asked_for(
+    own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUST_LOG", own)
+    if not own:
+        monkeypatch.delenv("RUST_LOG")
+    monkeypatch.setattr(sys, "argv", ["onceonly", "--version"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert os.environ["RUST_LOG"] == (own or "error")

@@ -13,6 +13,7 @@ from tests.unit.loaded_bench import Bench
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, SetupError
 from onceonly.sinks.delta import DeltaSink
+from onceonly.sinks.delta.place import read_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -247,3 +248,20 @@ def test_the_empty_text_of_a_partition_is_null_or_refused(tmp_path: Path) -> Non
     strict = made(tmp_path / "2", schema, partition_by="text")
     with pytest.raises(RecordRefusedError, match="empty text stands for null"):
         strict.prepared([{"id": 1, "text": ""}])
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "IMDS is disabled or the caller has insufficient permissions.",
+        "HTTP connect timeout occurred after 1s",
+    ],
+)
+def test_no_credentials_are_told_as_such_and_not_as_a_store_that_is_away(last: str) -> None:
+    arrow = "\x1b[31m↳\x1b[0m"
+    said = f"Kernel error\n  {arrow} an error occurred while loading credentials\n   {arrow} {last}"
+    failed = read_place("s3a://lake/orders").failed(OSError(said), "it cannot be read", "read", "")
+    assert isinstance(failed, ConfigurationError)
+    assert "no credentials are given" in failed.what
+    assert failed.next_step is not None
+    assert "--hadoop-conf" in failed.next_step

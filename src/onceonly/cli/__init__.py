@@ -8,6 +8,7 @@ tell, 64 wrong usage. Every option can be given as ``ONCEONLY_<COMMAND>_<OPTION>
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from importlib import metadata
 
@@ -87,6 +88,8 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line, and end the process with its exit status."""
+    # Clients in Rust warn on stderr of what they then say in an error, with whole answers of servers.
+    os.environ.setdefault("RUST_LOG", "error")
     sys.exit(run(sys.argv[1:]))
 
 

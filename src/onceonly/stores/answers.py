@@ -103,11 +103,11 @@ _CAUSES = (
     _Cause(
         re.compile(
             r"instance metadata|metadata server|token response|TokenRequest|Missing credentials"
-            r"|Error performing (?:GET|PUT|POST) https?://169\.254\."
+            r"|while loading credentials|Error performing (?:GET|PUT|POST) https?://169\.254\."
         ),
         "no credentials are given, and the machine has no role to ask for any",
-        "give the job keys (spark.hadoop.fs.s3a.access.key, or AWS_ACCESS_KEY_ID in the environment), or the machine a "
-        "role",
+        "give the job keys (spark.hadoop.fs.s3a.access.key, or AWS_ACCESS_KEY_ID in the environment), a command "
+        "--hadoop-conf FILE, or the machine a role",
     ),
 )
 
