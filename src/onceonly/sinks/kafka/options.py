@@ -109,6 +109,8 @@ DECLARED = (
 )
 
 
+_LOGIN = re.compile(r".*@")
+"""What some write before a server: it may hold a password."""
 # As Java's clients read it; a protocol before it is passed over.
 _SERVER = re.compile(r"(?:.*://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:/\s]+)(?::(?P<port>[0-9]{1,5}))?")
 _PORT = "9092"
@@ -223,8 +225,9 @@ def _check_servers(text: str) -> None:
     for server in filter(None, map(str.strip, text.split(","))):
         matched = _SERVER.fullmatch(server)
         if matched is None or not 0 < int(matched["port"] or _PORT) < 1 << 16:
+            shown = _LOGIN.sub("…@", server)
             raise ConfigurationError(
-                f"The option kafka.bootstrap.servers names {server!r}, which is no host:port.",
+                f"The option kafka.bootstrap.servers names {shown!r}, which is no host:port.",
                 next_step="give it as host:port, several separated by commas; an address of IPv6 in brackets",
             )
 
