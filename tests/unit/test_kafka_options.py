@@ -271,7 +271,9 @@ def test_servers_that_no_client_can_read_are_refused_by_name(servers: str) -> No
         KafkaOptions.parse({**NEEDED, "kafka.bootstrap.servers": servers})
 
 
-@pytest.mark.parametrize("servers", ["u:hunter2@h:1", "SASL_SSL://u:hunter2@h:1", "h:1,u:hunt@er2@h:1"])
+@pytest.mark.parametrize(
+    "servers", ["u:hunter2@h:1", "SASL_SSL://u:hunter2@h:1", "h:1,u:hunt@er2@h:1", "hunter2@h:1"]
+)
 def test_a_password_before_a_server_is_refused_and_not_shown(servers: str) -> None:
     with pytest.raises(ConfigurationError, match="'…@h:1', which is no host:port") as raised:
         KafkaOptions.parse({**NEEDED, "kafka.bootstrap.servers": servers})

@@ -312,6 +312,13 @@ def test_a_target_that_does_not_answer_is_no_clean_audit(files: Job, monkeypatch
     assert told.stdout.count("the target is not reached") == 3
 
 
+def test_one_that_has_moved_is_no_clean_audit(files: Job) -> None:
+    elsewhere = Path(files.checkpoint).with_name("elsewhere")
+    Path(files.checkpoint).rename(elsewhere)
+    told = run("audit", elsewhere, *SINK)
+    assert (told.returncode, "differs" in told.stdout) == (1, False), told.stdout + told.stderr
+
+
 def _commits_meanwhile(monkeypatch: pytest.MonkeyPatch, rows: int | None = None) -> None:
     """Have each look at the log see one epoch more, until it has both; ``rows`` is what the target has then."""
     newest, seen = look.newest, iter(range(2))

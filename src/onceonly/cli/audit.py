@@ -29,7 +29,8 @@ def audit(  # noqa: PLR0913  one parameter for each option
 ) -> int:  # fmt: skip
     """Compare what was decided with what stands in each target, with the job up or down. Exit status 1: it differs.
 
-    2: a target gave no answer. By epoch where the target tells its epochs apart, in total where it counts rows.
+    1, too: the checkpoint has moved. 2: a target gave no answer. By epoch where the target tells its epochs apart, in
+    total where it counts rows.
     """
     from onceonly.errors import ConfigurationError
     from onceonly.looking import write
@@ -62,8 +63,9 @@ def audit(  # noqa: PLR0913  one parameter for each option
         )
     differs = any(audited.differs for _, audited in found)
     is_silent = not all(audited.answered for _, audited in found)
+    is_moved = any(audited.model.is_moved for _, audited in found)
     return max(
         shared.report(problems, others=bool(found)),
-        shared.EXIT_ANOMALY if differs else 0,
+        shared.EXIT_ANOMALY if differs or is_moved else 0,
         shared.EXIT_CANNOT_TELL if is_silent else 0,
     )

@@ -112,7 +112,7 @@ DECLARED = (
 _LOGIN = re.compile(r".*@")
 """What some write before a server: it may hold a password."""
 # As Java's clients read it; a protocol before it is passed over.
-_SERVER = re.compile(r"(?:.*://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:/\s]+)(?::(?P<port>[0-9]{1,5}))?")
+_SERVER = re.compile(r"(?:.*://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:/\s@]+)(?::(?P<port>[0-9]{1,5}))?")
 _PORT = "9092"
 
 
