@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onceonly_proof.campaign.fault import Stage
 
 # Passed only while a decided handle is committed again: something must fail between link and receipt before.
@@ -189,12 +191,7 @@ class KillBroker(_AtStep):
         return f"kill broker at {self.point}"
 
     def heal(self, stage: Stage, arming: str) -> None:
-        stage.kafka.kill()
-        try:
-            stage.points.resume(arming)
-            stage.sleep(self.down_s)
-        finally:
-            stage.kafka.start()
+        _bounce(stage, arming, stage.kafka.kill, stage.kafka.start, self.down_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,12 +210,7 @@ class KillStore(_AtStep):
         return f"kill store at {self.point}"
 
     def heal(self, stage: Stage, arming: str) -> None:
-        stage.store.kill(self.which)
-        try:
-            stage.points.resume(arming)
-            stage.sleep(self.down_s)
-        finally:
-            stage.store.start()
+        _bounce(stage, arming, lambda: stage.store.kill(self.which), stage.store.start, self.down_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,12 +225,7 @@ class KillSource(_AtStep):
         return f"kill source at {self.point}"
 
     def heal(self, stage: Stage, arming: str) -> None:
-        stage.source.kill()
-        try:
-            stage.points.resume(arming)
-            stage.sleep(self.down_s)
-        finally:
-            stage.source.start()
+        _bounce(stage, arming, stage.source.kill, stage.source.start, self.down_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +328,18 @@ class StopBroker(_AtMoment):
 def _opener(point: str, action: str) -> AtPoint | None:
     opener = OPENER.get(point)
     return AtPoint(point=opener, action=action) if opener else None
+
+
+def _bounce(
+    stage: Stage, arming: str, kill: Callable[[], None], start: Callable[[], None], down_s: float
+) -> None:
+    """Kill a server while a step stands still, let the step go on, and start the server again after a while."""
+    kill()
+    try:
+        stage.points.resume(arming)
+        stage.sleep(down_s)
+    finally:
+        start()
 
 
 def _due(stage: Stage, delay_s: float) -> str:
