@@ -60,12 +60,8 @@ def remove(rabbit: EmbeddedRabbit, stream: str) -> None:
 
 
 def content(rabbit: EmbeddedRabbit, stream: str) -> list[str]:
-    """Read all of a stream, as any consumer does."""
-    with pika.BlockingConnection(pika.URLParameters(rabbit.uri)) as connection:
-        channel = connection.channel()
-        channel.basic_qos(prefetch_count=60_000)
-        found = channel.consume(stream, inactivity_timeout=2, arguments={"x-stream-offset": "first"})
-        return [body.decode() for _, _, body in iter(lambda: next(found), (None, None, None))]
+    """Return the bodies of a stream."""
+    return [body.decode() for _, _, body in rabbit.content(stream)]
 
 
 def options(rabbit: EmbeddedRabbit, stream: str, **given: str) -> SourceOptions:
