@@ -40,20 +40,17 @@ class Numbers(Flow):
         address = {"url": f"http://127.0.0.1:{self.server.port}/"}
         if kind == "socket":
             address = {"host": "127.0.0.1", "port": str(self.server.port)}
-        self._options = {**address, **told, **journal.options(folder, workload.per_epoch, tasks=tasks)}
-        self._receiver = None
-        if draw.random() < 0.5:  # noqa: PLR2004  as often as not
-            feed = "socket" if kind == "socket" else "http"
-            self._receiver = journal.Receiver(feed, self._options, folder, env)
-            self._options = {**self._options, "receiver": "outside"}
+        feed = "socket" if kind == "socket" else "http"
+        self._reading = journal.Reading(
+            draw, feed, {**address, **told}, folder, env, rows=workload.per_epoch, tasks=tasks
+        )
         self._allowed = 0
 
     def options(self) -> dict[str, str]:
-        return self._options
+        return self._reading.options
 
     def start(self) -> None:
-        if self._receiver is not None:
-            self._receiver.start()
+        self._reading.start()
         super().start()
 
     def is_read(self, offsets: str) -> bool | None:  # noqa: ARG002  it names segments
@@ -66,8 +63,7 @@ class Numbers(Flow):
         ]
 
     def close(self) -> None:
-        if self._receiver is not None:
-            self._receiver.close()
+        self._reading.close()
         self.server.close()
 
     def _key(self, number: int) -> bytes | None:

@@ -13,20 +13,49 @@ from onceonly_proof.handover import until
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from random import Random
 
 _POLL_S = 0.1
 _UP_S = 120.0
 
 
-def options(folder: Path, workload_rows: int, *, tasks: int) -> dict[str, str]:
-    """Return the options of a journal in a round's folder: small segments, so that an epoch has some."""
-    return {
-        "journal": str(folder / "journal"),
-        "linger": "20 ms",
-        "segmentBytes": "16k",
-        "maxRowsPerTrigger": str(workload_rows),
-        "tasks": str(tasks),
-    }
+class Reading:
+    """How a job reads over a journal: by a receiver inside of it or, as often as not, by one beside it."""
+
+    def __init__(
+        self,
+        draw: Random,
+        feed: str,
+        given: Mapping[str, str],
+        folder: Path,
+        env: Mapping[str, str],
+        *,
+        rows: int,
+        tasks: int,
+    ) -> None:
+        self.options = {
+            **given,
+            "journal": str(folder / "journal"),
+            "linger": "20 ms",
+            # Small, so that an epoch has some.
+            "segmentBytes": "16k",
+            "maxRowsPerTrigger": str(rows),
+            "tasks": str(tasks),
+        }
+        self._receiver: Receiver | None = None
+        if draw.random() < 0.5:  # noqa: PLR2004  as often as not
+            self._receiver = Receiver(feed, self.options, folder, env)
+            self.options["receiver"] = "outside"
+
+    def start(self) -> None:
+        """Start the receiver beside the job, if there is one. Raises ``UnavailableError``."""
+        if self._receiver is not None:
+            self._receiver.start()
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        if self._receiver is not None:
+            self._receiver.close()
 
 
 class Receiver:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from onceonly_proof.auditor import Input
-from onceonly_proof.campaign.sources.port import Flow, Source, require_whole
+from onceonly_proof.campaign.sources.port import Flow, Served, require_whole
 from onceonly_proof.embedded.kinesis import EmbeddedKinesis
 
 if TYPE_CHECKING:
@@ -83,25 +83,15 @@ class Shards(Flow):
         return len(self.inputs())
 
 
-class Kinesis(Source):
+class Kinesis(Served[EmbeddedKinesis]):
     """Streams of one server."""
 
     key = "partitionKey"
 
     def __init__(self, folder: Path) -> None:
-        self._server = EmbeddedKinesis(folder)
-        self._server.start()
+        super().__init__(EmbeddedKinesis(folder))
 
     def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Shards:  # noqa: ARG002
         self._server.start()
         self._server.make_stream(name, shards=2)
         return Shards(self._server, name, workload, folder)
-
-    def kill(self) -> None:
-        self._server.kill()
-
-    def start(self) -> None:
-        self._server.start()
-
-    def close(self) -> None:
-        self._server.close()

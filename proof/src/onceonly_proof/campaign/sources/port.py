@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
 
 from onceonly.errors import UnavailableError
 from onceonly_proof.campaign.workload import Feeder, is_whole
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onceonly_proof.campaign.workload import Workload
 
 FORMAT: Final = "onceonly."
+Serving = TypeVar("Serving", bound="Server")
 
 
 class Flow(Feeder):
@@ -70,6 +71,31 @@ class Source(ABC):
     @abstractmethod
     def close(self) -> None:
         """End it. Idempotent."""
+
+
+class Server(Protocol):
+    """What serves a source."""
+
+    def start(self) -> None: ...
+    def kill(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Served(Source, Generic[Serving]):
+    """A source with one server, which runs from now on."""
+
+    def __init__(self, server: Serving) -> None:
+        self._server = server
+        server.start()
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
 
 
 def require_whole(found: list[Input]) -> list[Input]:

@@ -11,7 +11,7 @@ from onceonly.errors import UnavailableError
 from onceonly_proof.auditor import Input
 from onceonly_proof.auditor.log import STREAM
 from onceonly_proof.campaign.sources import journal
-from onceonly_proof.campaign.sources.port import Flow, Source, require_whole
+from onceonly_proof.campaign.sources.port import Flow, Served, require_whole
 from onceonly_proof.embedded.rabbitmq import EmbeddedRabbit
 
 if TYPE_CHECKING:
@@ -97,22 +97,16 @@ class Messages(_Published):
         draw = random.Random(f"{workload.seed}/queue")
         server.declare(name, draw.choice(("classic", "quorum")))
         self._taken: list[Input] = []
-        self._options = {
-            "uri": server.uri,
-            "queue": name,
-            **journal.options(folder, workload.per_epoch, tasks=2),
-        }
-        self._receiver = None
-        if draw.random() < 0.5:  # noqa: PLR2004  as often as not
-            self._receiver = journal.Receiver("rabbitmq", self._options, folder, env)
-            self._options = {**self._options, "receiver": "outside"}
+        given = {"uri": server.uri, "queue": name}
+        self._reading = journal.Reading(
+            draw, "rabbitmq", given, folder, env, rows=workload.per_epoch, tasks=2
+        )
 
     def options(self) -> dict[str, str]:
-        return self._options
+        return self._reading.options
 
     def start(self) -> None:
-        if self._receiver is not None:
-            self._receiver.start()
+        self._reading.start()
         super().start()
 
     def is_read(self, offsets: str) -> None:  # noqa: ARG002  it names segments
@@ -122,8 +116,7 @@ class Messages(_Published):
         return require_whole(self._taken)
 
     def close(self) -> None:
-        if self._receiver is not None:
-            self._receiver.close()
+        self._reading.close()
 
     def _properties(self, key: str, value: bytes) -> Any:  # noqa: ANN401, ARG002  pika's
         import pika
@@ -183,23 +176,13 @@ class Offsets(_Published):
         return len(self.inputs())
 
 
-class _Rabbit(Source):
+class _Rabbit(Served[EmbeddedRabbit]):
     """One server."""
 
     key = "id"
 
     def __init__(self, folder: Path) -> None:
-        self._server = EmbeddedRabbit(folder)
-        self._server.start()
-
-    def kill(self) -> None:
-        self._server.kill()
-
-    def start(self) -> None:
-        self._server.start()
-
-    def close(self) -> None:
-        self._server.close()
+        super().__init__(EmbeddedRabbit(folder))
 
 
 class Queue(_Rabbit):
