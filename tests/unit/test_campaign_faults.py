@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from onceonly_proof.campaign.fault import Fault
     from onceonly_proof.campaign.sources import Source
     from onceonly_proof.campaign.stores import CheckpointStore
     from onceonly_proof.campaign.targets import Target
@@ -153,6 +154,25 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
         process.wait(60)
 
 
+@contextmanager
+def standing(fault: Fault, stage: FakeStage) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Arm a fault, and have a process stand still where it has fired."""
+    arming = fault.arm(stage)
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"from onceonly import failpoints; failpoints.hit({POINT!r})"]
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while fault.fired(stage, arming) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert process.poll() is None
+        yield arming, process
+    finally:
+        process.kill()
+        process.wait(60)
+
+
 def test_a_point_that_raises_fires_when_it_is_passed(stage: FakeStage) -> None:
     fault = AtPoint(point=POINT, action="raise", nth=2)
     arming = fault.arm(stage)
@@ -224,23 +244,47 @@ def test_a_step_stands_still_until_the_fault_is_over(
     done: list[str],
     stage: FakeStage,
 ) -> None:
-    arming = fault.arm(stage)
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"from onceonly import failpoints; failpoints.hit({POINT!r})"]
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while fault.fired(stage, arming) is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert process.poll() is None
+    with standing(fault, stage) as (arming, process):
         fault.heal(stage, arming)
         stage.points.disarm()
         assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait(60)
     assert stage.done == done
+
+
+OUTAGES = (
+    KillBroker(point=POINT, down_s=1),
+    KillStore(point=POINT, which=0, down_s=1),
+    KillSource(point=POINT, down_s=1),
+    KillTarget(point=POINT, after_s=1, down_s=1),
+)
+
+
+@pytest.mark.parametrize("fault", OUTAGES)
+def test_a_step_goes_on_while_a_server_is_down(
+    fault: KillBroker | KillStore | KillSource | KillTarget, stage: FakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with standing(fault, stage) as (arming, process):
+        monkeypatch.setattr(stage, "sleep", lambda _: process.wait(10))
+        fault.heal(stage, arming)
+    assert stage.done[-1].endswith("started")
+
+
+@pytest.mark.parametrize("fault", [*OUTAGES, StopBroker(delay_s=0, down_s=1)])
+def test_a_server_comes_back_though_its_campaign_is_interrupted(
+    fault: KillBroker | KillStore | KillSource | KillTarget | StopBroker,
+    stage: FakeStage,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arming = fault.arm(stage)
+
+    def sleep(_: float) -> None:
+        if stage.done:  # the server is down
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        fault.heal(stage, arming)
+    assert stage.done[-1].endswith("started")
 
 
 def test_a_connection_is_cut_at_the_next_commit_of_any_target(stage: FakeStage) -> None:
