@@ -117,16 +117,15 @@ def test_a_campaign_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
         time.sleep(0.1)
 
 
-def start(options: list[str], folder: Path, code: Path | None = None) -> subprocess.Popen[bytes]:
+def start(options: list[str], folder: Path) -> subprocess.Popen[bytes]:
     work = folder / "work"
     work.mkdir()
-    first = {} if code is None else {"PYTHONPATH": f"{code}:{os.environ.get('PYTHONPATH', '')}"}
     with (folder / "said").open("wb") as said:
         return subprocess.Popen(
             [*VERIFY, *options],
             stdout=said,
             stderr=said,
-            env={**os.environ, **first, "TMPDIR": str(work), CAMPAIGN: str(folder)},
+            env={**os.environ, "TMPDIR": str(work), CAMPAIGN: str(folder)},
         )
 
 
