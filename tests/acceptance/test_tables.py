@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -137,17 +134,12 @@ def test_each_epoch_is_one_snapshot_of_a_table_in_a_warehouse_on_s3_whatever_is_
 
 def on_s3(way: str, folder: Path, server: EmbeddedS3, epochs: int, failpoints: str = "") -> int:
     """Run the job to its end, or to where it is killed; return its status."""
-    environment = {
-        **os.environ,
-        "ONCEONLY_FAILPOINTS": failpoints,
-        "ONCEONLY_FAILPOINTS_DIR": str(folder),
-    }
     told = [way, str(epochs), str(folder), "s3a://lake/orders", json.dumps(server.hadoop())]
-    with (folder / "said.log").open("ab") as said:
-        return subprocess.run(
-            [sys.executable, stored_files_job.__file__, *told],
-            env=environment, stdout=said, stderr=said, timeout=300, check=False,
-        ).returncode  # fmt: skip
+    run = harness.start(stored_files_job.__file__, folder, *told, failpoints=failpoints)
+    try:
+        return run.wait(300)
+    finally:
+        run.kill_tree()
 
 
 @pytest.mark.long
