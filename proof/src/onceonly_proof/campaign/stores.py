@@ -163,22 +163,33 @@ class _Served:
         return address.removeprefix(self._root + "/")
 
 
-class OnS3(_Served):
-    """Checkpoints on S3, by ``s3a:``."""
+class _InBucket(_Served):
+    """Checkpoints in a bucket, by ``s3a:``. ``names`` lists a folder of one, with a slash behind folders."""
 
-    def __init__(self, folder: Path) -> None:
-        self._server = EmbeddedS3(folder)
-        self._server.start()
-        self._server.make_bucket(_BUCKET)
+    def __init__(self, server: EmbeddedS3 | EmbeddedMoto, names: Callable[[str, str], list[str]]) -> None:
+        self._server = server
+        server.start()
+        server.make_bucket(_BUCKET)
         super().__init__(
             f"s3a://{_BUCKET}/{_AT}",
-            lambda path: self._server.names(_BUCKET, f"{_AT}/{path}"),
-            lambda name: self._server.read(_BUCKET, f"{_AT}/{name}"),
+            lambda path: names(_BUCKET, f"{_AT}/{path}"),
+            lambda name: server.read(_BUCKET, f"{_AT}/{name}"),
         )
-        self.conf: Mapping[str, str] = _by_s3a(self._server.hadoop())
+        self.conf: Mapping[str, str] = _by_s3a(server.hadoop())
 
     def _left(self, folder: str) -> list[str]:
         return self._server.uploads(_BUCKET, f"{_AT}/{folder}/")
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class OnS3(_InBucket):
+    """Checkpoints on SeaweedFS."""
+
+    def __init__(self, folder: Path) -> None:
+        server = EmbeddedS3(folder)
+        super().__init__(server, server.names)
 
     def kill(self, which: float) -> None:  # noqa: ARG002  there is one server
         self._server.kill()
@@ -186,37 +197,21 @@ class OnS3(_Served):
     def start(self) -> None:
         self._server.start()
 
-    def close(self) -> None:
-        self._server.close()
 
-
-class OnMoto(_Served):
+class OnMoto(_InBucket):
     """Checkpoints on an S3 server of another make, moto's, which has all in memory, so it is not killed."""
 
     dies = False
 
     def __init__(self, folder: Path) -> None:
-        self._server = EmbeddedMoto(folder)
-        self._server.start()
-        self._server.make_bucket(_BUCKET)
-        super().__init__(
-            f"s3a://{_BUCKET}/{_AT}",
-            lambda path: self._server.entries(_BUCKET, f"{_AT}/{path}"),
-            lambda name: self._server.read(_BUCKET, f"{_AT}/{name}"),
-        )
-        self.conf: Mapping[str, str] = _by_s3a(self._server.hadoop())
-
-    def _left(self, folder: str) -> list[str]:
-        return self._server.uploads(_BUCKET, f"{_AT}/{folder}/")
+        server = EmbeddedMoto(folder)
+        super().__init__(server, server.entries)
 
     def kill(self, which: float) -> None:
         """It would forget everything."""
 
     def start(self) -> None:
         """It runs."""
-
-    def close(self) -> None:
-        self._server.close()
 
 
 class OnHdfs(_Served):
