@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from pyspark.errors import StreamingQueryException
 from rich.console import Console
 
 from benchmarks import settings
@@ -70,6 +71,8 @@ _EXIT_BROKEN = 1
 def main(*, rows: int, epochs: int, rounds: int, warm: int, groups: tuple[str, ...], results: Path) -> None:
     """Measure sinks beside what people use in their place, on this machine.
 
+    A group whose server is missing, or that a query fails in, is told as not run; the others go on.
+
     Exit status: 0 if every row was there once after every run, 1 if not.
     """
     chosen = [group for group in GROUPS if group in (groups or GROUPS)]
@@ -118,6 +121,8 @@ def _measure(
                     found += _rounds(spark, world, group, folder, input_, rounds=rounds, warm=warm)
             except OnceonlyError as error:
                 not_run[group] = f"{error.what}"
+            except StreamingQueryException as error:
+                not_run[group] = f"a query failed: {str(error).splitlines()[0]}"
             shutil.rmtree(input_)
     finally:
         spark.stop()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "name string"
 """The schema of what a task tells the driver: what it has made."""
-_PIPELINED, _BULK = 500, 1_000
+_PIPELINED, _BULK, _CONCURRENT = 500, 1_000, 100
 
 
 def dialect(options: Mapping[str, str]) -> Dialect:
@@ -94,6 +94,32 @@ def documents(url: str, index: str) -> Task:
         )
         helpers.bulk(client, actions, chunk_size=_BULK)
         client.close()
+        yield from ()
+
+    return write
+
+
+def cells(port: int, keyspace: str, table: str) -> Task:
+    """Insert rows of Cassandra, many at a time."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+        from cassandra.concurrent import execute_concurrent_with_args
+        from cassandra.policies import RoundRobinPolicy
+
+        profile = ExecutionProfile(RoundRobinPolicy())
+        cluster = Cluster(
+            [("127.0.0.1", port)],
+            port=port,
+            protocol_version=4,
+            execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        )
+        session = cluster.connect(keyspace)
+        insert = session.prepare(f"INSERT INTO {table} (id, key, value) VALUES (?, ?, ?)")  # noqa: S608  of our own
+        for rows in _rows(batches):
+            values = [(row["id"], row["key"], row["value"]) for row in rows]
+            execute_concurrent_with_args(session, insert, values, concurrency=_CONCURRENT)
+        cluster.shutdown()
         yield from ()
 
     return write

@@ -25,9 +25,10 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "mysql": (OURS, JDBC, TABLES),
     "redis": (OURS, CLIENT),
     "opensearch": (OURS, CLIENT),
+    "cassandra": (OURS, CLIENT),
     "delta": (OURS, SPARK),
 }
-SHARE: Mapping[str, int] = {"redis": 5, "opensearch": 10}
+SHARE: Mapping[str, int] = {"redis": 5, "opensearch": 10, "cassandra": 10}
 """Stores that take a row much slower than a table does get a part of the rows: one in so many."""
 
 
@@ -48,6 +49,7 @@ ASKED = (
     Asked("mysql", TABLES, None),
     Asked("redis", CLIENT, 0.9),
     Asked("opensearch", CLIENT, 0.9),
+    Asked("cassandra", CLIENT, 0.9),
     Asked("delta", SPARK, None),
 )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from benchmarks.sinks import tasks
 from benchmarks.sinks.values import OURS
 from onceonly_proof.auditor.search import ask
+from onceonly_proof.embedded.cassandra import EmbeddedCassandra
 from onceonly_proof.embedded.mariadb import DATABASE, PASSWORD, EmbeddedMariaDb
 from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
 from onceonly_proof.embedded.postgres import USER, EmbeddedPostgres
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 COLUMNS = "id bigint, key string, value string"
+KEYSPACE = "bench"
 _BATCH = "10000"
 
 
@@ -144,6 +146,29 @@ class Search:
         return found
 
 
+class Cassandra:
+    """Tables of a Cassandra of one node."""
+
+    def __init__(self, server: EmbeddedCassandra) -> None:
+        self._server = server
+
+    def start(self, contender: str, rows: DataFrame, name: str, checkpoint: Path) -> StreamingQuery:
+        self._server.cql(f"CREATE TABLE {KEYSPACE}.{name} (id bigint, key text PRIMARY KEY, value text)")
+        if contender == OURS:
+            options = {
+                "hosts": self._server.hosts, "keyspace": KEYSPACE, "table": name, "key": "key",
+                "onceonly.visible": "early",
+            }  # fmt: skip
+            return begun(rows, "onceonly.cassandra", options, checkpoint)
+        return each(rows, _by(tasks.cells(self._server.port, KEYSPACE, name)), checkpoint)
+
+    def count(self, name: str) -> int:
+        with self._server.session() as session:
+            found = sum(1 for _ in session.execute(f"SELECT key FROM {KEYSPACE}.{name}"))  # noqa: S608  of our own
+            session.execute(f"DROP TABLE {KEYSPACE}.{name}")
+        return found
+
+
 class Delta:
     """Delta tables in a folder."""
 
@@ -219,8 +244,17 @@ def _redis(folder: Path) -> Iterator[World]:
 
 @contextmanager
 def _opensearch(folder: Path) -> Iterator[World]:
-    with EmbeddedOpenSearch(folder) as server:
+    with EmbeddedOpenSearch(folder, heap_mib=1024) as server:
         yield Search(server)
+
+
+@contextmanager
+def _cassandra(folder: Path) -> Iterator[World]:
+    with EmbeddedCassandra(folder) as server:
+        server.cql(
+            f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+        )
+        yield Cassandra(server)
 
 
 @contextmanager
@@ -229,7 +263,8 @@ def _delta(folder: Path) -> Iterator[World]:
 
 
 WORLDS: Mapping[str, Callable[[Path], AbstractContextManager[World]]] = {
-    "postgres": _postgres, "mysql": _mysql, "redis": _redis, "opensearch": _opensearch, "delta": _delta,
+    "postgres": _postgres, "mysql": _mysql, "redis": _redis, "opensearch": _opensearch,
+    "cassandra": _cassandra, "delta": _delta,
 }  # fmt: skip
 JARS: Mapping[str, str] = {"postgres": "jdbc-postgres", "mysql": "jdbc-mariadb", "delta": "delta-4.2"}
 """By group, the user of its jars in the lock list."""

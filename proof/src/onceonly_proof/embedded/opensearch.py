@@ -35,13 +35,16 @@ _SETTINGS = {
     "discovery.type": "single-node",
     "cluster.routing.allocation.disk.threshold_enabled": "false",
 }
-_OPTIONS = ("-Xms384m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:disable")
+_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:disable")
 # What would choose another collector, or write where the server was unpacked.
 _NOT_OURS = re.compile(r"G1|Xlog:gc|InitiatingHeapOccupancy|HeapDumpPath|ErrorFile|^-Xm[sx]")
 
 
 class EmbeddedOpenSearch(EmbeddedServer):
-    """One node without plug-ins: no users, no TLS. Not shared between threads. ``settings`` are lines of its own."""
+    """One node without plug-ins: no users, no TLS. Not shared between threads.
+
+    ``settings`` are lines of its own; ``heap_mib`` is enough for tests, and too little for who loads it in earnest.
+    """
 
     title = name = "opensearch"
     refuses_root = True
@@ -49,8 +52,15 @@ class EmbeddedOpenSearch(EmbeddedServer):
     kinds_own: ClassVar[Mapping[str, str]] = {}
     """Settings of this kind of server."""
 
-    def __init__(self, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        heap_mib: int = 384,
+    ) -> None:
         super().__init__(directory, prefix=self.name)
+        self._heap = (f"-Xms{heap_mib}m", f"-Xmx{heap_mib}m")
         self.settings = {**_SETTINGS, **self.kinds_own, **(settings or {})}
         self._ports: list[int] = []
 
@@ -85,7 +95,7 @@ class EmbeddedOpenSearch(EmbeddedServer):
                 "JAVA_HOME": java,
                 "PATH_CONF": config,
                 "TMPDIR": temporary,
-                "JAVA_OPTS": " ".join(_OPTIONS),
+                "JAVA_OPTS": " ".join((*self._heap, *_OPTIONS)),
             }.items()
         }
         command = [
