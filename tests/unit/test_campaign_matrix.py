@@ -98,6 +98,18 @@ def test_records_of_other_sinks_stand_beside_the_main_report() -> None:
     assert whole.count("| kafka |") == 1  # the main report is the word on its own sinks
 
 
+def test_another_store_or_broker_has_a_line_of_its_own_and_is_not_in_short() -> None:
+    elsewhere = [
+        msgspec.structs.replace(one(2), store="s3"),
+        msgspec.structs.replace(one(3), broker="3.9+tls"),
+    ]
+    in_short, whole = blocks(fold(one()), records(fold(*elsewhere)))
+    for written in ("kafka", "kafka on s3", "kafka, broker 3.9+tls"):
+        assert f"| {written} | exactly-once | 1,200 |" in whole
+    assert "| exactly-once | kafka 1,200 | 0 |" in in_short
+    assert in_short == blocks(fold(one()))[0]
+
+
 def test_every_commit_that_was_run_is_named_by_its_first_round() -> None:
     rounds = [
         msgspec.structs.replace(one(number), commit=commit)

@@ -35,6 +35,19 @@ def test_a_record_is_all_rounds_of_a_sink_under_a_promise() -> None:
     assert (decided.promise, decided.file) == ("exactly-once", "redis.json")
 
 
+def test_stores_and_brokers_that_are_not_usual_have_records_of_their_own() -> None:
+    report = fold(
+        redis(store="folder", broker="4.2"),
+        redis(2, store="hdfs"),
+        redis(3, store="hdfs", broker="3.9+tls"),
+    )
+    assert [(each.file, each.way, each.rounds) for each in records(report)] == [
+        ("redis.json", "redis", 1),
+        ("redis-on-hdfs.json", "redis on hdfs", 1),
+        ("redis-on-hdfs-broker-3.9+tls.json", "redis on hdfs, broker 3.9+tls", 1),
+    ]
+
+
 def test_a_record_says_why_it_is_not_clean() -> None:
     (bad,) = records(fold(redis(anomalies={"lost": 3}), redis(2, not_audited="the server was down")))
     assert (bad.verdict, bad.anomalies) == ("anomalies", {"lost": 3})

@@ -242,7 +242,7 @@ def test_a_failed_write_leaves_the_former_report(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"version": 3, "new": []}', "result.json has format 3, written by a newer onceonly"),
+        (b'{"version": 4, "new": []}', "result.json has format 4, written by a newer onceonly"),
         (b'{"version": 1}', "result.json is not a whole report"),
         (b'{"version": 1, "verd', "result.json is not a whole report"),
         (b"\xff", "result.json is not a whole report"),
@@ -254,6 +254,17 @@ def test_a_file_that_is_no_report_is_named(tmp_path: Path, data: bytes, message:
     path.write_bytes(data)
     with pytest.raises(ConfigurationError, match=message):
         results.read(path)
+
+
+def test_a_report_of_before_stores_had_rows_of_their_own_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    results.write(path, fold(CLEAN, like(number=2, store="hdfs")))
+    told = json.loads(path.read_text(encoding="utf-8"))
+    assert [row["store"] for row in told["matrix"]] == ["", "hdfs"]
+    (row, other), told["version"] = told["matrix"], 2
+    told["matrix"] = [row | {name: row[name] + other[name] for name in ("rounds", "crashes", "rows")}]
+    path.write_text(json.dumps(told), encoding="utf-8")
+    assert [row.store for row in results.read(path).matrix] == ["", "hdfs"]
 
 
 def test_a_report_of_before_an_anomaly_was_known_is_read(tmp_path: Path) -> None:

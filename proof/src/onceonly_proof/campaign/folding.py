@@ -57,9 +57,12 @@ def add(result: Result, done: Round) -> Result:
 
 def matrix(rounds: Iterable[Round]) -> tuple[Row, ...]:
     """Sum up the rounds of each connector under each guarantee. Pure; sorted by guarantee, then connector."""
-    groups: dict[tuple[str, str, str, str], list[Round]] = {}
+    groups: dict[tuple[str, ...], list[Round]] = {}
     for each in _ordered(rounds):
-        name = each.guarantee, each.connector, each.visible, each.source
+        name = (
+            *(each.guarantee, each.connector, each.visible, each.source),
+            *(each.other_store, each.other_broker),
+        )
         groups.setdefault(name, []).append(each)
     # Exactly-once, the promise that people look for, comes first.
     order = sorted(groups, key=lambda group: (group[0] != "exactly-once", group))
@@ -144,6 +147,8 @@ def _row(rounds: list[Round]) -> Row:
         guarantee=rounds[0].guarantee,
         visible=rounds[0].visible,
         source=rounds[0].source,
+        store=rounds[0].other_store,
+        broker=rounds[0].other_broker,
         rounds=len(rounds),
         crashes=crashes,
         faults=total(each.faults for each in rounds),

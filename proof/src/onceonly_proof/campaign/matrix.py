@@ -19,7 +19,7 @@ from onceonly_proof.campaign import marks
 from onceonly_proof.campaign.folding import listed, spread
 from onceonly_proof.campaign.records import FOLDER, parted, read_all, records
 from onceonly_proof.campaign.result import read
-from onceonly_proof.campaign.way import LOSSY
+from onceonly_proof.campaign.way import LOSSY, way
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,6 +51,10 @@ class Line:
     promise: str
     source: str = ""
     """What was read; empty for Kafka."""
+    store: str = ""
+    """Where checkpoints were; empty for a folder."""
+    broker: str = ""
+    """The kind of the broker; empty for the usual one."""
     crashes: int
     fired: int
     armed: int
@@ -62,18 +66,28 @@ class Line:
     replays: int = 0
     never_taken: int = 0
 
+    @property
+    def written(self) -> str:
+        """What was written, in words, and where that was not usual."""
+        return way("", self.sink, self.store, self.broker)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it reads Kafka, with checkpoints in a folder and the newest broker."""
+        return not (self.source or self.store or self.broker)
+
 
 def lines(result: Result | None, kept: Iterable[Record]) -> tuple[Line, ...]:
     """Return the lines of the matrix: those of the main report, then those of kept records of other sinks. Pure."""
     found = [] if result is None else _of_report(result)
-    there = {(each.source, each.sink, each.promise) for each in found}
-    found += [_of_record(each) for each in kept if (each.source, each.sink, each.promise) not in there]
-    return tuple(found)
+    there = {(each.source, each.written, each.promise) for each in found}
+    others = map(_of_record, kept)
+    return (*found, *(each for each in others if (each.source, each.written, each.promise) not in there))
 
 
 def short(shown: Sequence[Line]) -> str:
-    """Return one line for each promise of what reads Kafka, and which code it was that ran. Pure."""
-    shown = [each for each in shown if not each.source]
+    """Return one line for each promise of what is usual, and which code it was that ran. Pure."""
+    shown = [each for each in shown if each.is_usual]
     if not shown:
         return marks.NONE
     rows = []
@@ -133,6 +147,8 @@ def _of_report(result: Result) -> list[Line]:
 def _of_record(record: Record) -> Line:
     return Line(
         sink=record.sink,
+        store=record.store,
+        broker=record.broker,
         promise=record.promise,
         source=record.source,
         crashes=record.crashes,
@@ -149,7 +165,7 @@ def _of_record(record: Record) -> Line:
 
 def _row(line: Line) -> str:
     return (
-        f"| {line.sink} | {line.promise} | {line.crashes:,} | {_fired(line)} | {line.rows:,} | {line.found} | "
+        f"| {line.written} | {line.promise} | {line.crashes:,} | {_fired(line)} | {line.rows:,} | {line.found} | "
         f"{line.verdict} | {_commits(line)} |"
     )
 
@@ -157,7 +173,7 @@ def _row(line: Line) -> str:
 def _row_of_source(line: Line) -> str:
     lost = f"{line.never_taken:,}" if line.source in LOSSY else ""
     return (
-        f"| {line.source} | {line.sink} | {line.promise} | {line.crashes:,} | {line.replays:,} | {_fired(line)} | "
+        f"| {line.source} | {line.written} | {line.promise} | {line.crashes:,} | {line.replays:,} | {_fired(line)} | "
         f"{line.rows:,} | {lost} | {line.found} | {line.verdict} | {_commits(line)} |"
     )
 

@@ -41,6 +41,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """``early`` where rows by key are seen before they are decided."""
     source: str = ""
     """What was read; empty for Kafka."""
+    store: str = ""
+    """Where checkpoints were; empty for a folder."""
+    broker: str = ""
+    """The kind of the broker; empty for the usual one."""
     verdict: Verdict
     why: tuple[str, ...] = ()
     """Why it is not clean."""
@@ -69,8 +73,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def way(self) -> str:
-        """What was read and written, in words."""
-        return way(self.source, self.sink)
+        """What was read and written, in words, and where that was not usual."""
+        return way(self.source, self.sink, self.store, self.broker)
 
     @property
     def file(self) -> str:
@@ -78,6 +82,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         words = [
             *([f"from-{self.source}"] if self.source else []),
             self.sink,
+            *([f"on-{self.store}"] if self.store else []),
+            *([f"broker-{self.broker}"] if self.broker else []),
             *(word for word in (self.guarantee, self.visible) if word not in {"", "exactly-once"}),
         ]
         return "-".join(words) + ".json"
@@ -95,7 +101,9 @@ def read_all(folder: Path) -> tuple[Record, ...]:
         ConfigurationError: one of the files is no record, or of a newer version.
     """
     found = [_read(path) for path in sorted(folder.glob("*.json"))]
-    return tuple(sorted(found, key=lambda each: (each.promise, each.source, each.sink.count("+"), each.sink)))
+    return tuple(
+        sorted(found, key=lambda each: (each.promise, each.source, each.sink.count("+"), each.sink, each.way))
+    )
 
 
 def parted(fault: str) -> tuple[str, str]:
@@ -115,6 +123,8 @@ def _record(result: Result, row: Row) -> Record:
         guarantee=row.guarantee,
         visible=row.visible,
         source=row.source,
+        store=row.store,
+        broker=row.broker,
         verdict=row.verdict,
         why=tuple(doubts[:_WHY_MAX]),
         crashes=row.crashes,

@@ -13,7 +13,7 @@ from onceonly_proof.embedded.jars import NEWEST
 
 FOLDER = "folder"
 """A checkpoint that is in a folder of this machine."""
-VERSION = 2
+VERSION = 3
 """Of the file. A reader takes older ones and refuses newer ones."""
 
 Verdict: TypeAlias = Literal["clean", "anomalies", "inconclusive"]
@@ -89,9 +89,19 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return promise(self.guarantee, self.visible, self.source)
 
     @property
+    def other_store(self) -> str:
+        """Where the checkpoint was, unless it was in a folder."""
+        return self.store if self.store != FOLDER else ""
+
+    @property
+    def other_broker(self) -> str:
+        """The kind of the broker, unless it was the usual one."""
+        return self.broker if self.broker != NEWEST else ""
+
+    @property
     def way(self) -> str:
-        """What the query read and wrote, in words."""
-        return way(self.source, self.connector)
+        """What the query read and wrote, in words, and where that was not usual."""
+        return way(self.source, self.connector, self.other_store, self.other_broker)
 
     @property
     def name(self) -> str:
@@ -107,8 +117,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             f" --query {self.query or UNCHANGED}"
             f"{'' if self.dear else ' --no-dear'}{' --each' if self.each else ''}{' --trace' if self.trace else ''}"
             f"{f' --visible {self.visible}' if self.visible else ''}"
-            f"{f' --broker {self.broker}' if self.broker not in {'', NEWEST} else ''}"
-            f"{f' --checkpoint {self.store}' if self.store not in {'', FOLDER} else ''}"
+            f"{f' --broker {self.other_broker}' if self.other_broker else ''}"
+            f"{f' --checkpoint {self.other_store}' if self.other_store else ''}"
         )
 
     @property
@@ -135,13 +145,20 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One row of the guarantee matrix: all rounds of one connector under one guarantee, decided or early."""
+    """One row of the guarantee matrix: all rounds of one connector under one guarantee, decided or early.
+
+    Each store of checkpoints and each kind of broker has rows of its own.
+    """
 
     connector: str
     guarantee: str
     visible: str = ""
     source: str = ""
     """What was read; empty for Kafka."""
+    store: str = ""
+    """Where checkpoints were; empty for a folder."""
+    broker: str = ""
+    """The kind of the broker; empty for the usual one."""
     rounds: int
     crashes: int
     faults: Counts
@@ -160,15 +177,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def way(self) -> str:
-        """What was read and written, in words."""
-        return way(self.source, self.connector)
+        """What was read and written, in words, and where that was not usual."""
+        return way(self.source, self.connector, self.store, self.broker)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A report, as it stands in the file. Made by ``fold``, ``add`` and ``read`` only."""
 
     version: int
-    """Of the format, 2."""
+    """Of the format, 3."""
     verdict: Verdict
     why: tuple[str, ...]
     """A sentence for each finding and doubt."""

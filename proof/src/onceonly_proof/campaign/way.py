@@ -16,6 +16,10 @@ SERVED: Final = frozenset({"rabbitmq-stream"}) | JOURNALED | RANGED
 """Sources beside Kafka, each with a server of its own."""
 
 
-def way(source: str, connector: str) -> str:
-    """Return what a query reads and writes, in words; what it writes alone, where it reads Kafka."""
-    return f"{source} → {connector}" if source not in {"", KAFKA} else connector
+def way(source: str, connector: str, store: str = "", broker: str = "") -> str:
+    """Return what a query reads and writes, in words; what it writes alone, where it reads Kafka.
+
+    The store of its checkpoint and the kind of its broker are named where they are given.
+    """
+    read = f"{source} → " if source not in {"", KAFKA} else ""
+    return f"{read}{connector}{f' on {store}' if store else ''}{f', broker {broker}' if broker else ''}"
