@@ -111,7 +111,7 @@ def test_for_machines(world: World) -> None:
         (18, "expired"),
         (19, "expired"),
     ]
-    reference = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding="utf-8")
+    reference = (Path(__file__).parents[2] / "docs/reference/cli-json.md").read_text(encoding="utf-8")
     keys = {*told, *told["sinks"][0], *told["sinks"][0]["epochs"][0]}
     assert {key for key in keys if f"`{key}`" not in reference} == set()
 

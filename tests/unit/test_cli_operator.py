@@ -168,7 +168,7 @@ def test_machines_get_stable_keys(coordinator: QueryCoordinator) -> None:
 
 
 def test_every_key_is_in_the_reference(coordinator: QueryCoordinator) -> None:
-    reference = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding="utf-8")
+    reference = (Path(__file__).parents[2] / "docs/reference/cli-json.md").read_text(encoding="utf-8")
     for command in (
         ["checkpoints", "list"],
         ["checkpoints", "show", "chk-2"],

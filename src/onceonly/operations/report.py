@@ -1,4 +1,4 @@
-"""The operator's view as JSON: plain values with stable keys, which docs/reference/cli.md lists. Pure."""
+"""The operator's view as JSON: plain values with stable keys, which docs/reference/cli-json.md lists. Pure."""
 
 from __future__ import annotations
 
