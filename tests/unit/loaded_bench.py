@@ -34,11 +34,13 @@ class Bench:
     def check(self, **more: str) -> Mapping[str, str | int]:
         return self.sink(**more).check(self.query)
 
-    def begin(self, epoch: int = 0, slot: int = 0, *, mode: Mode = Mode.RUN, **more: str) -> tuple[Sink, Any]:
+    def begin(
+        self, epoch: int = 0, slot: int = 0, *, mode: Mode = Mode.RUN, gives_back: bool = False, **more: str
+    ) -> tuple[Sink, Any]:
         sink = self.sink(**more)
         context = WriteContext(
             query="q", sink=self._name, run="r", epoch=epoch, plan="p", slot=slot, attempt="0",
-            guarantee=Guarantee.EXACTLY_ONCE, facts=sink.check(self.query), mode=mode,
+            guarantee=Guarantee.EXACTLY_ONCE, facts=sink.check(self.query), mode=mode, gives_back=gives_back,
         )  # fmt: skip
         return sink, sink.begin_transaction(context)
 

@@ -6,6 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from tests.unit import unreadable
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import Committed, Guarantee, Handle
@@ -47,6 +48,17 @@ def test_a_commit_prints_the_first_rows_and_counts_the_rest(capsys: pytest.Captu
         "+--+------+\n"
         "only showing the first 2 of 3 rows\n"
     )
+
+
+@pytest.mark.parametrize("what", unreadable.COLUMNS)
+def test_a_value_that_python_cannot_hold_is_shown_all_the_same(
+    what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sink = ConsoleSink({})
+    sample = sink.begin_transaction(CONTEXT)
+    sink.write(sample, pa.RecordBatch.from_arrays([unreadable.COLUMNS[what][1]], names=["value"]))
+    sink.commit(sink.pre_commit(sample))
+    assert capsys.readouterr().out.count("\n") == 7
 
 
 def test_an_abort_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:

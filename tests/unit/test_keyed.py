@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.unit import test_conformance_keyed
+from tests.unit import test_conformance_keyed, unreadable
 from tests.unit.keyed_double import KeyedDouble
 
 from onceonly.errors import (
@@ -33,7 +33,7 @@ from onceonly.families.keyed.options import Columns
 from onceonly.families.keyed.rows import key_texts
 from onceonly.families.keyed.versions import version_of
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
-from onceonly.ports import QueryContext, WriteContext
+from onceonly.ports import QueryContext, Refused, WriteContext
 from onceonly.settings.registry import build, settings_of
 from onceonly_proof.conformance.world import World
 
@@ -307,6 +307,37 @@ def test_a_row_that_has_no_place_is_refused_or_given_back(
     assert handle is not None
     sink.commit(handle)
     assert bench.seen() == {"fine": "v"}
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("place", ["key", "value"])
+@pytest.mark.parametrize("what", unreadable.COLUMNS)
+def test_a_value_that_nobody_could_read_is_given_back_before_the_vote(
+    bench: Bench, what: str, place: str, early: bool  # noqa: FBT001
+) -> None:  # fmt: skip
+    _, column, code = unreadable.COLUMNS[what]
+    rows = pa.RecordBatch.from_arrays([pa.array(["fine", "odd"]), column], names=["key", "value"])
+    bench.options["key"] = "key"
+    if place == "key" and not pa.types.is_nested(column.type):
+        bench.options["key"] = "value"
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(early=early, gives_back=True))
+    [refused] = sink.write(attempt, rows) or ()
+    assert (refused.row, refused.code) == (1, code)
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    assert sink.commit(handle) == Committed()
+    assert len(bench.seen()) == 1
+
+
+def test_a_row_that_is_unfit_for_two_reasons_is_given_back_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twice = [Refused(row=1, code=code, why=f"it is {code}") for code in ("A", "B")]
+    monkeypatch.setattr(KeyedDouble, "unfit", lambda *_: twice)
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(gives_back=True))
+    assert sink.write(attempt, batch(("a", "1"), ("b", "2"), ("c", "3"))) == twice[:1]
 
 
 @pytest.mark.parametrize("early", [False, True])

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from tests.unit import iceberg_bench
+from tests.unit import iceberg_bench, unreadable
+from tests.unit.loaded_bench import Bench
 
 from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import ConfigurationError, RecordRefusedError
@@ -155,3 +156,27 @@ def test_without_a_place_for_letters_the_first_row_stops_the_slot_and_says_so(tm
         run_slot(sink, plan, context, [batch])
     assert "onceonly.refused=deadletter" in raised.value.next_step
     coordinator.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", unreadable.COLUMNS)
+def test_a_value_that_would_break_readers_or_the_log_becomes_a_letter(
+    tmp_path: Path, kind: str, what: str
+) -> None:
+    _, column, code = unreadable.COLUMNS[what]
+    schema = pa.schema([("id", pa.int32()), ("value", column.type)])
+    options = _options(kind, tmp_path / "main")
+    if kind == "delta":
+        DeltaTable.create(options["path"], schema)
+    else:
+        iceberg_bench.make_table(options, schema)
+    bench = Bench(BUILT_IN[kind], kind, options, {"id": "int", "value": unreadable.COLUMNS[what][0]})
+    sink, attempt = bench.begin(gives_back=True)
+    rows = pa.RecordBatch.from_arrays([pa.array([1, 2], pa.int32()), column], names=["id", "value"])
+    [refused] = sink.write(attempt, rows) or ()
+    assert (refused.row, refused.code) == (1, "MISFIT")
+    assert {"NOT_UTF8": "no UTF-8", "OUT_OF_RANGE": "years 1 and 9999"}[code] in refused.why
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    bench.sink().commit(handle)
+    assert [row["id"] for row in _read(kind, options)] == [1]

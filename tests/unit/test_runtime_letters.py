@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit import unreadable
 
 from onceonly import errors, failpoints
 from onceonly.coordinator.coordinator import Coordinator, Participant
@@ -436,3 +437,9 @@ def test_a_letter_holds_any_row_as_json_that_spark_reads_back() -> None:
     }  # fmt: skip
     assert second["bytes"] == ""
     assert "text" not in second
+
+
+@pytest.mark.parametrize("what", unreadable.COLUMNS)
+def test_rows_with_a_value_that_python_cannot_hold_have_a_text_all_the_same(what: str) -> None:
+    rows = pa.RecordBatch.from_arrays([unreadable.COLUMNS[what][1]], names=["value"])
+    assert all(json.loads(text)["value"] for text in json_rows(rows))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from tests.unit import unreadable
 from tests.unit.sql_bench import Bench, rows
 
 from onceonly.errors import ConfigurationError
@@ -138,6 +139,16 @@ def test_a_value_that_nobody_could_read_is_given_back(bench: Bench, values: pa.A
     assert [(each.row, each.code) for each in refused] == [(1, code)]
     bench.sink().commit(handle)
     assert len(bench.run("SELECT * FROM t")) == 2
+
+
+@pytest.mark.parametrize("what", ["a text in a list", "a day in a list"])
+def test_a_value_inside_of_others_that_nobody_could_read_is_given_back(bench: Bench, what: str) -> None:
+    bench.run("CREATE TABLE t (c JSON)")
+    _, column, code = unreadable.COLUMNS[what]
+    handle, refused = bench.stage(rows(c=column), bench.check(rows(c=column)))
+    assert [(each.row, each.code) for each in refused] == [(1, code)]
+    bench.sink().commit(handle)
+    assert len(bench.run("SELECT * FROM t")) == 1
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,7 @@ def json_rows(rows: pa.RecordBatch) -> list[str]:
 
     Null fields are left out, binaries are base64, times are in UTC. A value that Python cannot hold is Arrow's text.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    columns = []
-    for column in rows.columns:
-        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-            column = column.cast(pa.timestamp("us", "UTC"))  # noqa: PLW2901  the same instants
-        try:
-            columns.append(column.to_pylist())
-        except (ValueError, OverflowError):
-            columns.append(_by_arrow(column, pc))
+    columns = map(values, rows.columns)
     names = rows.schema.names
     return [
         _ENCODER.encode(
@@ -39,14 +29,43 @@ def json_rows(rows: pa.RecordBatch) -> list[str]:
     ]
 
 
-def _by_arrow(column: pa.Array, compute: Any) -> list[str | None]:  # noqa: ANN401  a module
-    """Return the texts of values that Python has none for, such as dates beyond the year 9999."""
+def values(column: pa.Array) -> list[Any]:
+    """Return the values of a column, times in UTC; where Python cannot hold one of them, the texts of them all.
+
+    Such are dates beyond the year 9999, and texts whose bytes are no UTF-8: these have a sign in place of a byte.
+    """
     import pyarrow as pa
 
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pa.timestamp("us", "UTC"))  # the same instants
     try:
-        return list(compute.cast(column, pa.string()).to_pylist())
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (ValueError, OverflowError):
+        return _by_arrow(column)
+
+
+def _by_arrow(column: pa.Array) -> list[str | None]:
+    """Return the texts of values as Arrow has them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        raw = column.cast(pa.large_binary()).to_pylist()
+        return [None if each is None else each.decode(errors="replace") for each in raw]
+    try:
+        return list(pc.cast(column, pa.string()).to_pylist())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return [None if not each.is_valid else repr(each) for each in column]
+        return [_shown(column.slice(row, 1)) for row in range(len(column))]
+
+
+def _shown(one: pa.Array) -> str | None:
+    """Return the text of one value that is made of others, all of it."""
+    most = 2**31 - 1
+    return (
+        None
+        if one.null_count
+        else one.to_string(window=most, container_window=most, skip_new_lines=True)[1:-1]
+    )
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  one line a kind

@@ -60,5 +60,9 @@ def values(batch: pa.RecordBatch, envelope: str, context: WriteContext, first: i
             f'{head},"number":{number},"row":{row}}}'.encode()
             for number, row in enumerate(json_rows(batch), first)
         ]
-    column = batch.column(VALUE).to_pylist()
-    return [value.encode() if isinstance(value, str) else value for value in column]
+    import pyarrow as pa
+
+    found: list[bytes | None] = (
+        batch.column(VALUE).cast(pa.binary()).to_pylist()
+    )  # of texts, whatever bytes they have
+    return found

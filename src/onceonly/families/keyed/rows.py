@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import RecordRefusedError
 from onceonly.families.changes import DELETE, OPS, PASS_OVER
 from onceonly.families.keyed.options import PREFIX
+from onceonly.families.readable import unreadable
 from onceonly.ports import Refused
 
 if TYPE_CHECKING:
@@ -49,12 +50,10 @@ class KeyedRows:
 
     def taken(self, places: Sequence[int]) -> KeyedRows:
         """Return those at these places."""
-        import pyarrow as pa
-
         return KeyedRows(
             keys=[self.keys[row] for row in places],
             deleted=[self.deleted[row] for row in places],
-            rows=self.rows.take(pa.array(places, pa.int64())),
+            rows=_taken(self.rows, places),
         )
 
     def too_long(self, most: int, what: str) -> Iterator[Refused]:
@@ -113,33 +112,42 @@ class Choice:
         ``unfit`` names those that the sink's own target will not. Raises ``RecordRefusedError`` where the sequence does
         not decide.
         """
+        wrong = _unreadable(batch)
+        if not wrong:
+            return self._choose(batch, unfit)
+        places = [row for row in range(batch.num_rows) if row not in wrong]
+        rows, chosen, told = self._choose(_taken(batch, places), unfit)
+        told = [*wrong.values(), *(replace(each, row=places[each.row]) for each in told)]
+        return rows, [places[row] for row in chosen], sorted(told, key=lambda each: each.row)
+
+    def _choose(
+        self, batch: pa.RecordBatch, unfit: Callable[[KeyedRows], Iterable[Refused]]
+    ) -> tuple[KeyedRows, list[int], list[Refused]]:
         columns = self.columns
         keys = key_texts(batch, columns.key)
         ops = None if columns.op is None else [str(op).lower() for op in batch.column(columns.op).to_pylist()]
         numbers = None if columns.sequence is None else batch.column(columns.sequence).to_pylist()
-        refused = list(_refused(columns, keys, ops, numbers))
+        refused = {each.row: each for each in _refused(columns, keys, ops, numbers)}
         rows = KeyedRows(
             keys=[key or "" for key in keys],
             deleted=[False] * len(keys) if ops is None else [OPS.get(op) == DELETE for op in ops],
             rows=batch if columns.op is None else batch.drop_columns([columns.op]),
         )
-        places = list(range(len(keys)))
-        if ops is not None:
-            places = [row for row in places if OPS.get(ops[row]) != PASS_OVER]
-        if refused:
-            wrong = {each.row for each in refused}
-            places = [row for row in places if row not in wrong]
+        places = [
+            row
+            for row in range(len(keys))
+            if row not in refused and (ops is None or OPS.get(ops[row]) != PASS_OVER)
+        ]
         fit = rows if len(places) == len(keys) else rows.taken(places)
-        told = [replace(each, row=places[each.row]) for each in unfit(fit)]
-        if told:
-            wrong = {each.row for each in told}
-            places = [row for row in places if row not in wrong]
+        for each in unfit(fit):  # a row may be unfit for several reasons
+            refused.setdefault(places[each.row], replace(each, row=places[each.row]))
+        places = [row for row in places if row not in refused]
         if numbers is not None:
             places = self._latest(places, rows.keys, numbers)
         return (
             rows if len(places) == len(keys) else rows.taken(places),
             places,
-            sorted(refused + told, key=lambda each: each.row),
+            [refused[row] for row in sorted(refused)],
         )
 
     def _latest(self, fit: Sequence[int], keys: Sequence[str], numbers: Sequence[Any]) -> list[int]:
@@ -158,6 +166,21 @@ class Choice:
                 self._best[key] = number
                 chosen[key] = row
         return sorted(chosen.values())
+
+
+def _taken(batch: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return batch.take(pa.array(places, pa.int64()))
+
+
+def _unreadable(batch: pa.RecordBatch) -> dict[int, Refused]:
+    """Return the rows with a value that nobody could read, by their places."""
+    return {
+        row: Refused(row=row, code=code, why=f"its {name} {why}")
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        for row, code, why in unreadable(column)
+    }
 
 
 def key_texts(batch: pa.RecordBatch, names: Sequence[str]) -> list[str | None]:

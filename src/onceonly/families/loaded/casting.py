@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import RecordRefusedError, WriteFailedError
 from onceonly.families.columns import find
+from onceonly.families.readable import unreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,7 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema, *, who: str) -> pa.RecordBatch
                 next_step="start the query again",
             )
         try:
-            columns.append(_fit(batch.column(name), field))
+            columns.append(_fit(_readable(batch.column(name)), field))
         except (MisfitError, pa.ArrowInvalid) as error:
             raise RecordRefusedError(
                 f"{who}: a value does not fit into the column {field.name} ({field.type}) of the table: {error}",
@@ -43,6 +44,13 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema, *, who: str) -> pa.RecordBatch
                 "source",
             ) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _readable(array: pa.Array) -> pa.Array:
+    """See that each value can be read: one that cannot breaks its file's readers, or the table's log."""
+    for _, _, why in unreadable(array):
+        raise MisfitError(f"it {why}")
+    return array
 
 
 def _fit(array: pa.Array, field: pa.Field) -> pa.Array:

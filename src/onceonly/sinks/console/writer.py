@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Committed, Guarantee, Handle, Outcome
 from onceonly.ports import TwoPhaseCommitSink, WriteContext
+from onceonly.rows.json_rows import values
 from onceonly.sinks.console import committer
 from onceonly.sinks.console.options import DECLARED
 
@@ -46,8 +47,8 @@ class ConsoleSink(TwoPhaseCommitSink[Sample]):
         """Keep rows up to ``numRows``, and count all."""
         transaction.columns = list(batch.schema.names)
         missing = self.options["numRows"] - len(transaction.rows)
-        for row in batch.slice(0, max(missing, 0)).to_pylist():
-            transaction.rows.append([self._cell(value) for value in row.values()])
+        for row in zip(*map(values, batch.slice(0, max(missing, 0)).columns), strict=True):
+            transaction.rows.append([self._cell(value) for value in row])
         transaction.count += batch.num_rows
 
     def pre_commit(self, transaction: Sample) -> Handle:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
 from onceonly.ports import Refused
+from onceonly.rows.json_rows import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ def texts(batch: pa.RecordBatch, key: str | None, default: str) -> Sequence[str 
     index = batch.schema.get_field_index(key or default)
     if index < 0:
         return [format(random.getrandbits(64), "016x") for _ in range(batch.num_rows)]
-    return [None if value is None else str(value) for value in batch.column(index).to_pylist()]
+    return [None if value is None else str(value) for value in values(batch.column(index))]
 
 
 def refused(keys: Sequence[str | None]) -> Iterator[Refused]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceonly.families.changes import OPS, PASS_OVER, UPSERT
+from onceonly.families.readable import DAYS, MICROS, micros, unreadable
 from onceonly.ports import Refused
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _UNKNOWN = -1
-# Years 1 to 9999, which Spark and every server know: in days, and in microseconds since 1970.
-_DAYS = (-719_162, 2_932_896)
-_MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 _INDEXED_BYTES = 800
 _YEAR_MICROS = 31_556_952_000_000
 _MEND = "mend the row, or filter it out"
@@ -94,8 +92,9 @@ def _wrong(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
         yield from _wrong_numbers(array, fit)
     elif kind == "text":
         yield from _wrong_texts(array, fit)
-    elif kind == "nested" and (bad := _not_utf8(array)) is not None:
-        yield bad, "NOT_UTF8", "the bytes of a text in it are no UTF-8"
+    elif kind == "nested":
+        for row, code, why in unreadable(array):
+            yield _places([row], array), code, f"a value in it {why}"
     elif kind == "binary" and column.length is not None:
         yield (
             _mask(pc.greater(pc.binary_length(array), column.length)), "TOO_LONG",
@@ -134,8 +133,9 @@ def _wrong_texts(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
     import pyarrow.compute as pc
 
     column = fit.column
-    bad = _not_utf8(array)
-    if bad is not None:
+    wrong = [row for row, _, _ in unreadable(array)]
+    if wrong:
+        bad = _places(wrong, array)
         yield bad, "NOT_UTF8", "its bytes are no UTF-8"
         array = pc.if_else(pa.array(bad), pa.scalar("", array.type), array)
     if column.no_nul:
@@ -160,23 +160,11 @@ def _wrong_texts(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
         )
 
 
-def _not_utf8(array: pa.Array) -> Mask | None:
-    """Return which values hold texts that are none, as Spark allows; None where none does, as nearly always."""
+def _places(rows: list[int], array: pa.Array) -> Mask:
+    """Return which values have these places."""
     import numpy as np
-    import pyarrow as pa
 
-    def is_wrong(place: int) -> bool:
-        try:
-            array[place].as_py()
-        except UnicodeDecodeError:
-            return True
-        return False
-
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        return np.array([is_wrong(place) for place in range(len(array))])
-    return None
+    return np.isin(np.arange(len(array)), rows)
 
 
 def _wrong_times(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
@@ -185,7 +173,7 @@ def _wrong_times(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
     import pyarrow.compute as pc
 
     column, is_date, scale = fit.column, fit.given.kind == "date", fit.column.scale
-    low, high = _DAYS if is_date else _MICROS
+    low, high = DAYS if is_date else MICROS
     numbers = array.cast(pa.int32()) if is_date else micros(array)
     outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
     yield _mask(outside), "OUT_OF_RANGE", "it is not between the years 1 and 9999"
@@ -196,13 +184,6 @@ def _wrong_times(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
     if not is_date and scale is not None and scale < 6:  # noqa: PLR2004
         counts = np.asarray(pc.fill_null(numbers, 0))
         yield counts % 10 ** (6 - scale) != 0, "TOO_FINE", f"it keeps {scale} digits of a second"
-
-
-def micros(array: pa.Array) -> pa.Array:
-    """Return times as whole microseconds since 1970, in UTC or without a zone."""
-    import pyarrow as pa
-
-    return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
 
 
 def _nulls(array: pa.Array) -> Mask:

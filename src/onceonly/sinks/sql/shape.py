@@ -12,7 +12,8 @@ import msgspec
 
 from onceonly.errors import RecordRefusedError
 from onceonly.families.changes import DELETE, PASS_OVER
-from onceonly.sinks.sql.refusals import micros, ops
+from onceonly.families.readable import micros
+from onceonly.sinks.sql.refusals import ops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

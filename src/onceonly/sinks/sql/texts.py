@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceonly.sinks.sql.refusals import micros
+from onceonly.families.readable import micros
 
 if TYPE_CHECKING:
     import pyarrow as pa
