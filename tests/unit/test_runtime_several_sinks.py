@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,9 @@ from tests.unit.test_runtime_coordinator import DEALT, SINKS, Job
 from onceonly import errors, failpoints
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.executor.kept import Kept
-from onceonly.model import Guarantee, Handle, RetryLater, SinkUse, Unknown
+from onceonly.model import Guarantee, Handle, Mode, RetryLater, SinkUse, Unknown
 from onceonly.ports import Leftover
+from onceonly.protocol.deciding import totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -297,6 +299,34 @@ def test_exactly_once_beside_at_least_once_is_decided_exactly_once() -> None:
         "a": Guarantee.EXACTLY_ONCE,
         "b": Guarantee.AT_LEAST_ONCE,
     }
+
+
+def test_what_is_lost_of_one_sink_is_written_again_beside_rows_that_another_showed_at_once() -> None:
+    job = Job()
+    promised = {"a": Guarantee.EXACTLY_ONCE, "b": Guarantee.AT_LEAST_ONCE}
+
+    def task(plan: Plan, name: str, slot: int) -> Vote:
+        return job.task(replace(plan, guarantee=promised[name]), name, slot, run="r")
+
+    coordinator = mixed(job, **promised)
+    plan = coordinator.plan(0, barrier=("0",), run="r")
+    votes = [task(plan, name, slot) for name in SINKS for slot in range(len(DEALT))]
+    job.disk.hook = lambda step, value: (
+        job.store().expire("a.r.0") if step == "link.after" and _names(value) else None
+    )
+    with pytest.raises(errors.TransactionLostError):
+        coordinator.decide(plan, votes)
+    job.disk.hook = None
+
+    coordinator = mixed(job, **promised)
+    again = coordinator.plan(0, barrier=("0",), run="s")
+    assert again.mode is Mode.TENTATIVE
+    coordinator.decide(again, [task(again, name, slot) for name in SINKS for slot in range(len(DEALT))])
+    for name in SINKS:
+        assert job.store(name).visible() == Counter({(1,): 1, (2,): 1, (3,): 1})
+    replayed = mixed(job, **promised).plan(0, barrier=("0",), run="t")
+    assert replayed.decided is not None
+    assert totals(replayed.decided.output) == totals(votes)
 
 
 @pytest.mark.parametrize("other", [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE])

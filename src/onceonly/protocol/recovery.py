@@ -109,9 +109,11 @@ def resolving(state: s.Resolving, event: m.Resolved) -> Move:
         return lost_before(state.context, state.link, outcomes)
     if not lost:
         return _settle(state.context, state.link, count(outcomes))
-    kept = tuple(vote for vote, outcome in outcomes if not isinstance(outcome, Lost))
+    gone = {(vote.sink, vote.slot) for vote in lost}
+    # What was visible without a handle (at least once) stays the epoch's, too.
+    kept = tuple(vote for vote in state.link.votes if vote.rows and (vote.sink, vote.slot) not in gone)
     carried = state.link.carried + kept
-    if not carried:
+    if all(vote.handle is None for vote in carried):
         return claim(state.context, index=state.link.index + 1, reason="every handle was proven lost")
     return _claim_rest(state.context, state.link, lost, carried)
 
