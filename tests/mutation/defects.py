@@ -1040,9 +1040,21 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="An epoch of which a part is committed is run as new",
         file="protocol/recovery.py",
-        before="    if not carried:\n",
+        before="    if all(vote.handle is None for vote in carried):\n",
         after="    if lost:\n",
         tests=(COORDINATOR + "test_a_lost_handle_stops_the_run_and_the_next_one_writes_only_its_rows_again",),
+    ),
+    Defect(
+        name="repair-carries-handles-alone",
+        group=RECOVERY,
+        what="A repair forgets the rows of the same epoch that another sink showed at once, without a handle",
+        file="protocol/recovery.py",
+        before="if vote.rows and (vote.sink, vote.slot) not in gone)",
+        after="if vote.handle and (vote.sink, vote.slot) not in gone)",
+        tests=(
+            SINKS + "test_what_is_lost_of_one_sink_is_written_again_beside_rows_that_another_showed_at_once",
+        ),
+        says="replayed 3 rows",
     ),
     Defect(
         name="not-completed-in-recovery",
