@@ -191,7 +191,7 @@ soak-page: setup
 # and root, or fusermount3. An interrupted one is gone on with.
 POWER ?= 500
 power: setup
-	$(BIN)/onceonly verify power-cuts $(POWER) --json build/power.json
+	mkdir -p build && $(BIN)/onceonly verify power-cuts $(POWER) --json build/power.json
 
 format: setup
 	$(BIN)/ruff check --fix

@@ -87,10 +87,9 @@ def seen(checkpoint: Checkpoint, *, epochs: int) -> View:
 
 
 def write(path: Path, text: str) -> Path:
-    """Write a file over what is there, whole or not at all. Raises ``UnavailableError``."""
+    """Write a file over what is there, whole or not at all; its folder is there. Raises ``UnavailableError``."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:

@@ -167,7 +167,17 @@ def read_options(declared: Iterable[Option], given: Mapping[str, str], *, who: s
 def unknown_option(name: str, known: Iterable[str], *, who: str) -> ConfigurationError:
     """Make the error for an option that nobody knows, with the nearest known one."""
     names = sorted(known)
-    lower = {each.lower(): each for each in names}
+    near = nearest(name, names)
+    listed = f"It knows {', '.join(names)}" if names else "It takes none"
+    return ConfigurationError(
+        f"{who} knows no option {name}.",
+        next_step=f"did you mean {near}?" if near else f"remove it. {listed}",
+    )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known option that is nearest to one that nobody knows; empty where none is near. Pure."""
+    lower = {each.lower(): each for each in known}
     # A likely slip: the client's own name, without the family's word before it (acks for kafka.acks).
     near = [each for each in lower if each.endswith("." + name.lower())]
     if not near:
@@ -176,11 +186,7 @@ def unknown_option(name: str, known: Iterable[str], *, who: str) -> Configuratio
         short = {each.removeprefix(family): each for each in lower if each.startswith(family)}
         found = difflib.get_close_matches(name.lower().removeprefix(family), list(short), n=1, cutoff=_NEAR)
         near = [short[each] for each in found]
-    listed = f"It knows {', '.join(names)}" if names else "It takes none"
-    return ConfigurationError(
-        f"{who} knows no option {name}.",
-        next_step=f"did you mean {lower[near[0]]}?" if near else f"remove it. {listed}",
-    )
+    return lower[near[0]] if near else ""
 
 
 def public_options(declared: Iterable[Option], given: Mapping[str, str]) -> dict[str, str]:

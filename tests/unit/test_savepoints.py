@@ -156,9 +156,12 @@ def test_a_name_is_whole_however_narrow_the_terminal_is(query: QueryCoordinator,
 
 
 def test_a_place_without_savepoints_is_said_so(tmp_path: Path) -> None:
-    listed = run("savepoint", "list", tmp_path / "nowhere")
-    assert (listed.returncode, listed.stdout) == (0, "")
-    assert f"there is no savepoint in {tmp_path / 'nowhere'}" in listed.stderr
+    (tmp_path / "empty").mkdir()
+    for verb in ("list", "show", "verify"):
+        for name, told in (("nowhere", "there is no folder"), ("empty", "there is no savepoint in")):
+            done = run("savepoint", verb, tmp_path / name)
+            assert (done.returncode, done.stdout) == (64, "")
+            assert f"{told} {tmp_path / name}" in done.stderr
 
 
 def test_without_its_manifest_a_savepoint_is_not_there(query: QueryCoordinator, tmp_path: Path) -> None:

@@ -57,6 +57,44 @@ def test_an_option_of_no_source_is_refused() -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("kafka.bootsrap.servers", "kafka.bootstrap.servers"),
+        ("bootstrap.servers", "kafka.bootstrap.servers"),
+        ("kafka.sasl.mechanisms", "kafka.sasl.mechanism"),
+    ],
+)
+def test_a_misspelt_option_of_a_source_is_one_of_the_source_with_the_nearest_to_type(
+    slip: str, meant: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        sources_left.refuse_missing((KAFKA,), {slip: "h:1"}, {}, epoch=3)
+    assert f"no source of this query is reached by the option {slip}" in caught.value.what
+    assert caught.value.next_step == f"did you mean --source {meant}=…?"
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "typed"),
+    [
+        (KAFKA, {"kafka.security.protocol": "SSL"}, "--source kafka.bootstrap.servers=HOST:PORT"),
+        (RABBITMQ, {"stream": "s"}, "--source uri=URI --source stream=NAME"),
+        (KINESIS, {"region": "r"}, "--source stream=NAME --source onceonly.ranges=PLACE"),
+    ],
+)
+def test_what_an_option_lacks_is_said_as_it_is_typed(line: str, options: dict[str, str], typed: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be reached") as caught:
+        sources_left.refuse_missing((line,), options, {}, epoch=3)
+    assert caught.value.next_step == f"give {typed}"
+
+
+def test_a_wrong_value_of_an_option_is_said_of_the_source() -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "kafka.enable.idempotence": "maybe"}
+    with pytest.raises(ConfigurationError) as caught:
+        sources_left.refuse_missing((KAFKA,), given, {}, epoch=3)
+    assert "sink" not in str(caught.value)
+
+
 def test_a_journal_that_has_deleted_what_follows_is_refused_and_one_that_has_it_is_not(
     tmp_path: Path,
 ) -> None:

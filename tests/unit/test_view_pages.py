@@ -306,6 +306,7 @@ def stuck(tmp_path: Path) -> QueryCoordinator:
 def test_report_writes_one_file_and_says_by_its_status_that_something_is_stuck(
     stuck: QueryCoordinator,
 ) -> None:
+    (stuck.path.parent / "sub").mkdir()
     out, trace = stuck.path.parent / "sub" / "run.html", stuck.path.parent / "trace.json"
     ran = run("report", stuck.path, "--out", out, "--export", "perfetto", trace)
     assert (ran.returncode, ran.stdout) == (1, "")
@@ -316,8 +317,7 @@ def test_report_writes_one_file_and_says_by_its_status_that_something_is_stuck(
 
 def test_report_without_a_place_and_with_one_that_cannot_be_written_says_so(stuck: QueryCoordinator) -> None:
     assert run("report", stuck.path).returncode == 64
-    (stuck.path.parent / "taken").write_text("", encoding="utf-8")
-    ran = run("report", stuck.path, "--out", stuck.path.parent / "taken" / "run.html")
+    ran = run("report", stuck.path, "--out", stuck.path.parent / f"{'x' * 300}.html")
     assert ran.returncode == 2
     assert "cannot be written" in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from onceonly.cli import shared, targets
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command()
@@ -17,7 +20,7 @@ from onceonly.cli import shared, targets
 )
 @click.option(
     "--export",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=shared.NEW_FILE,
     metavar="FILE",
     help="Write the history of the epochs as JSON lines, too: of one query.",
 )

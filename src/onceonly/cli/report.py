@@ -11,14 +11,13 @@ from onceonly.errors import ConfigurationError
 
 EXPORTS = ("perfetto", "shiviz")
 """Those of ``view.exports``, which this module does not import before it is asked for one."""
-_file = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
 @shared.path_argument
-@click.option("--out", type=_file, metavar="FILE", help="Write the report there: one HTML file.")
+@click.option("--out", type=shared.NEW_FILE, metavar="FILE", help="Write the report there: one HTML file.")
 @click.option(
-    "--export", "exports", multiple=True, metavar="FORMAT FILE", type=(click.Choice(EXPORTS), _file),
+    "--export", "exports", multiple=True, metavar="FORMAT FILE", type=(click.Choice(EXPORTS), shared.NEW_FILE),
     help="Write a file for another viewer, too: perfetto (ui.perfetto.dev) or shiviz.",
 )  # fmt: skip
 @click.option(

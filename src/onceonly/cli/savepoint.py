@@ -56,11 +56,11 @@ def create(checkpoint: str, place: str, *, epoch: str | None, as_json: bool) -> 
 @shared.hadoop_option
 @shared.json_option
 def list_(place: str, *, as_json: bool) -> int:
-    """List the savepoints in PLACE, those of later epochs first. Exit status 1 where one is not whole."""
+    """List the savepoints in PLACE, those of later epochs first. Exit status 1: one is not whole."""
     from onceonly.savepoints import place as places
     from onceonly.savepoints import report
 
-    found = places.standing(place)
+    found = places.some(place)
     if as_json:
         shared.show_json({
             "savepoints": [
@@ -68,10 +68,8 @@ def list_(place: str, *, as_json: bool) -> int:
             ],
             "not_whole": [each.address.shown for each in found if each.savepoint is None],
         })  # fmt: skip
-    elif found:
-        shared.show(*report.table(found))
     else:
-        shared.tell(f"there is no savepoint in {place}")
+        shared.show(*report.table(found))
     for each in found:
         if each.savepoint is None:
             shared.tell(
@@ -106,9 +104,7 @@ def verify(place: str, *, as_json: bool) -> int:
     """Read every file of the savepoints in PLACE, and compare size and checksum. Exit status 1 where one differs."""
     from onceonly.savepoints import place as places
 
-    found = [(each.address, each.savepoint) for each in places.standing(place) if each.savepoint is not None]
-    if not found:
-        places.the_one(place)  # says that there is none
+    found = places.whole(place)
     wrong: dict[str, list[str]] = {}
     for address, each in found:
         with progress("read") as told:

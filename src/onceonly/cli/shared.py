@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +45,25 @@ hadoop_option = click.option(
     help="What the job gives to Hadoop to reach a store: a file such as core-site.xml or spark-defaults.conf, or a "
     f"folder of them. Default: the files that {HADOOP_CONF} names; those in HADOOP_CONF_DIR are read before.",
 )  # fmt: skip
+
+
+class _NewFile(click.Path):
+    """A file that a command will write: its folder is there before anything is done, and none is made by a slip."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  click's
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if str(path) != "-" and not path.parent.is_dir():
+            raise ConfigurationError(
+                f"{path} cannot be written: there is no folder {path.parent}",
+                next_step=f"correct it, or make the folder: mkdir -p {shlex.quote(str(path.parent))}",
+            )
+        return path
+
+
+NEW_FILE = _NewFile()
 _EPOCH = re.compile(r"(?:chk-)?(\d{1,19})")
 _path = click.argument("path", default=".", metavar="[PATH]")
 

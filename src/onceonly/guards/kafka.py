@@ -80,8 +80,7 @@ def look(
     Planner or driver, at a start; a few requests. ``known`` are the ids of earlier starts. Raises
     ``UnavailableError`` within bounded time, ``ConfigurationError`` and ``SetupError`` where nobody can look.
     """
-    of_cluster = {name: text for name, text in source.options.items() if name.startswith("kafka.")}
-    with closing(Admin(KafkaOptions.parse(of_cluster))) as admin:
+    with closing(Admin(KafkaOptions.of_source(source.options))) as admin:
         topics = admin.patiently(PATIENCE_S, "topics of the source", lambda: _topics(admin, standing.ends))
         findings = [*_made_anew(standing, topics, known, epoch)]
         same = {
@@ -121,9 +120,8 @@ def gone_since(
     """
     from onceonly.sinks.kafka.wire.requests import EARLIEST, LATEST
 
-    of_cluster = {name: text for name, text in source.options.items() if name.startswith("kafka.")}
     standing = Standing(at)
-    with closing(Admin(KafkaOptions.parse(of_cluster))) as admin:
+    with closing(Admin(KafkaOptions.of_source(source.options))) as admin:
         topics = admin.patiently(PATIENCE_S, "topics of the source", lambda: _topics(admin, at))
         findings = [*_made_anew(standing, topics, known, epoch)]
         there = {name: topic for name, topic in topics.items() if topic is not None}

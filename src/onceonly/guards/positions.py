@@ -104,9 +104,8 @@ class Group:
 
     def __init__(self, name: str, source: Source) -> None:
         import_kafka()
-        of_cluster = {key: text for key, text in source.options.items() if key.startswith("kafka.")}
         self._name = name
-        self._admin = Admin(KafkaOptions.parse(of_cluster))
+        self._admin = Admin(KafkaOptions.of_source(source.options))
 
     def close(self) -> None:
         """Close the connection. Idempotent."""

@@ -180,8 +180,7 @@ def _source(job: PlannedJob) -> Iterator[tuple[Admin, list[str]]]:
         raise ConfigurationError(
             "the Kafka source does not say which topics it reads", next_step="set subscribe on the source"
         )
-    of_cluster = {name: text for name, text in options.items() if name.startswith("kafka.")}
-    with closing(Admin(KafkaOptions.parse(of_cluster))) as admin:
+    with closing(Admin(KafkaOptions.of_source(options))) as admin:
         yield admin, _topics(job)
 
 

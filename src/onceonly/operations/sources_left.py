@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceonly.errors import ConfigurationError, JournalError, SourceChangedError
 from onceonly.families import kinesis
-from onceonly.guards.source import KAFKA, Source, some_of
+from onceonly.guards.source import KAFKA, Source
 from onceonly.offsets import list_number
 from onceonly.operations.given import lines
+from onceonly.options import nearest
+from onceonly.sinks.kafka.options import DECLARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +27,19 @@ _NOT_LOOKED: Final = "and nobody has looked whether it still has what is read ag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
-    """A kind of source: its word, which of the operator's options are its own, and which of them it needs."""
+    """A kind of source: its word, which options are its own, and those that it needs, with a word for each value."""
 
     word: str
-    takes: Callable[[str], bool]
-    needs: str
+    known: tuple[str, ...]
+    needs: Mapping[str, str]
     look: Callable[[Any, dict[str, str]], None]
+
+    def takes(self, name: str) -> bool:
+        return name in self.known
+
+    @property
+    def typed(self) -> str:
+        return " ".join(f"--source {name}={what}" for name, what in self.needs.items())
 
 
 def given(texts: Sequence[str], file: Path | None) -> dict[str, str]:
@@ -57,24 +66,37 @@ def refuse_missing(
     answer.
     """
     kinds = [(kind, offset) for line in barrier for kind, offset in _kind_of(line, topics, epoch)]
-    unused = [name for name in options if not any(kind.takes(name) for kind, _ in kinds)]
-    if unused:
-        raise ConfigurationError(
-            f"no source of this query is reached by the option {some_of(unused)}",
-            next_step="leave it out, or correct its name: only Kafka, Kinesis, streams of RabbitMQ and journals are "
-            "asked, where the query reads them",
-        )
+    _refuse_unused(options, [kind for kind, _ in kinds])
     told: dict[str, None] = {}
     for kind, offset in kinds:
         own = {name: value for name, value in options.items() if kind.takes(name)}
         if not own:
-            told[f"the query reads {kind.word}, {_NOT_LOOKED}: --source {kind.needs} has that done"] = None
+            told[f"the query reads {kind.word}, {_NOT_LOOKED}: {kind.typed} has that done"] = None
             continue
+        if lacking := kind.needs.keys() - own.keys():
+            raise ConfigurationError(
+                f"{kind.word} cannot be reached: it is not said what {' and '.join(sorted(lacking))} is",
+                next_step=f"give {kind.typed}",
+            )
         try:
             kind.look(offset, own)
         except (SourceChangedError, JournalError) as error:
             raise _missing(error.what, error.next_step) from None
     return list(told)
+
+
+def _refuse_unused(options: Mapping[str, str], kinds: Sequence[_Kind]) -> None:
+    for name in options:
+        if any(kind.takes(name) for kind in kinds):
+            continue
+        near = nearest(name, [each for kind in kinds for each in kind.known])
+        raise ConfigurationError(
+            f"no source of this query is reached by the option {name}",
+            next_step=f"did you mean --source {near}=…?"
+            if near
+            else "leave it out: only Kafka, Kinesis, streams of RabbitMQ and journals are asked, where the query reads "
+            f"them, and it reads {', '.join(kind.word for kind in kinds) or 'none of them'}",
+        )
 
 
 def _missing(what: str, next_step: str) -> ConfigurationError:
@@ -113,8 +135,8 @@ def _kafka(topics: Mapping[str, tuple[str, ...]], epoch: int) -> _Kind:
 
     return _Kind(
         word="topics of Kafka",
-        takes=lambda name: name.startswith("kafka."),
-        needs="kafka.bootstrap.servers=HOST:PORT",
+        known=tuple(each.name for each in DECLARED if each.name.startswith("kafka.")),
+        needs={"kafka.bootstrap.servers": "HOST:PORT"},
         look=look,
     )
 
@@ -148,16 +170,14 @@ def _journal(offset: Any, own: dict[str, str]) -> None:  # noqa: ANN401
 
 _KINESIS: Final = _Kind(
     word="a stream of Kinesis",
-    takes=lambda name: name == "onceonly.ranges" or name in {each.name for each in kinesis.DECLARED},
-    needs="stream=NAME --source region=REGION --source onceonly.ranges=PLACE",
+    known=("onceonly.ranges", *(each.name for each in kinesis.DECLARED)),
+    needs={"stream": "NAME", "onceonly.ranges": "PLACE"},
     look=_kinesis,
 )
 _RABBITMQ: Final = _Kind(
     word="a stream of RabbitMQ",
-    takes=lambda name: name in {"uri", "stream", "timeout"},
-    needs="uri=URI --source stream=NAME",
+    known=("uri", "stream", "timeout"),
+    needs={"uri": "URI", "stream": "NAME"},
     look=_rabbitmq,
 )
-_JOURNAL: Final = _Kind(
-    word="a journal", takes=lambda name: name == "journal", needs="journal=PLACE", look=_journal
-)
+_JOURNAL: Final = _Kind(word="a journal", known=("journal",), needs={"journal": "PLACE"}, look=_journal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from onceonly import background, failpoints
 from onceonly.errors import ConfigurationError
@@ -71,21 +71,38 @@ def newest_at(place: str, query: str) -> float:
     return max((seconds_of(each.made) for each in found if each is not None), default=0.0)
 
 
+def some(place: str) -> list[Standing]:
+    """Return what ``standing`` does, whole or not. Raises ``ConfigurationError`` where there is nothing."""
+    return standing(place) or _refuse(place, [])
+
+
+def whole(place: str) -> list[tuple[Address, Savepoint]]:
+    """Return those in a place that are whole. Raises ``ConfigurationError`` where there is none."""
+    found = standing(place)
+    return [(each.address, each.savepoint) for each in found if each.savepoint is not None] or _refuse(
+        place, found
+    )
+
+
 def the_one(place: str) -> tuple[Address, Savepoint]:
     """Return the one savepoint that a place is, or holds. Raises ``ConfigurationError`` where it is not one."""
-    found = standing(place)
-    whole = [(each.address, each.savepoint) for each in found if each.savepoint is not None]
-    if len(whole) == 1:
-        return whole[0]
-    if not whole:
-        begun = f", but {len(found)} that are not whole" if found else ""
-        raise ConfigurationError(
-            f"there is no savepoint in {place}{begun}",
-            next_step="name the place, or the folder, of a savepoint",
-        )
+    found = whole(place)
+    if len(found) == 1:
+        return found[0]
     raise ConfigurationError(
-        f"there are {len(whole)} savepoints in {place}",
-        next_step=f"name one of them, such as {whole[0][0].shown}; onceonly savepoint list shows all",
+        f"there are {len(found)} savepoints in {place}",
+        next_step=f"name one of them, such as {found[0][0].shown}; onceonly savepoint list shows all",
+    )
+
+
+def _refuse(place: str, begun: list[Standing]) -> NoReturn:
+    folder = folder_of(address_of(place, what="the place of savepoints"))
+    if folder is not None and not folder.exists():
+        raise ConfigurationError(f"there is no folder {place}", next_step="name the place of savepoints")
+    more = f", but {len(begun)} not whole: {begun[0].address.shown}" if begun else ""
+    raise ConfigurationError(
+        f"there is no savepoint in {place}{more}",
+        next_step="name the place, or the folder, of a savepoint; onceonly savepoint create CHECKPOINT PLACE makes one",
     )
 
 

@@ -56,6 +56,10 @@ def _write(location: str, path: Path) -> None:
     try:
         from onceonly.looking import look
 
+        with contextlib.suppress(
+            OSError
+        ):  # nobody is there to make it when a query ends; what is wrong, writing says
+            path.parent.mkdir(parents=True, exist_ok=True)
         log.info("The run is in the report %s", look(location).report(path))
     except OnceonlyError as error:
         log.warning("There is no report of the run: %s Next: %s", error.what, error.next_step)

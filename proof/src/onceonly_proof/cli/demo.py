@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from onceonly.cli import shared
 from onceonly.errors import SetupError
 from onceonly.model import Guarantee
 
@@ -35,9 +36,7 @@ _PICTURE = Path("onceonly-demo.html")
     show_default=True,
     help="What the sinks promise, and what the audit holds them to.",
 )
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), help="Write the report as JSON; - is stdout."
-)
+@click.option("--json", "json_file", type=shared.NEW_FILE, help="Write the report as JSON; - is stdout.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
@@ -45,7 +44,7 @@ _PICTURE = Path("onceonly-demo.html")
 )
 @click.option(
     "--picture",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=shared.NEW_FILE,
     help="Where the time line goes.  [default: onceonly-demo.html, or picture.html in the folder of --keep]",
 )
 @click.option("--timeout", type=float, default=900.0, show_default=True, help="Seconds for the whole.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +12,8 @@ from onceonly.cli import shared
 from onceonly_proof.cli.missing import missing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onceonly_proof.power.outcome import Result
 
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Chooses workloads and cuts.")
 @click.option(
-    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
+    "--json", "json_file", type=shared.NEW_FILE,
     help="The result, written after each cut; one that is there is gone on with.",
 )  # fmt: skip
 def power_cuts(

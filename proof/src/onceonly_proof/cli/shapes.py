@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +12,8 @@ from onceonly.cli import shared
 from onceonly_proof.cli.missing import missing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onceonly_proof.campaign.recovery import Recovery
     from onceonly_proof.campaign.shape import Shape
 
@@ -33,7 +34,7 @@ _STATUS = {
     help="How many messages each transaction carries.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=1, show_default=True, help="Chooses when what is bounced.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="The result.")
+@click.option("--json", "json_file", type=shared.NEW_FILE, help="The result.")
 def like_kafka(*, messages: int, transaction: int, seed: int, json_file: Path | None) -> int:
     """Run Kafka's own transactions_test: job and broker bounced hard and cleanly in turn."""
     try:
@@ -51,7 +52,7 @@ def like_kafka(*, messages: int, transaction: int, seed: int, json_file: Path | 
     "--kills", type=click.IntRange(min=1), default=10, show_default=True, help="How many for each sink."
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Chooses the moments of the kills.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="The result.")
+@click.option("--json", "json_file", type=shared.NEW_FILE, help="The result.")
 def recovery(*, kills: int, seed: int, json_file: Path | None) -> int:
     """Measure the time from SIGKILL to the first new row, beside Spark's own Kafka sink."""
     try:

@@ -18,7 +18,7 @@ _FILE = Path("onceonly-textbook.html")
 @click.command()
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=shared.NEW_FILE,
     default=_FILE,
     show_default=True,
     help="The file that is written.",

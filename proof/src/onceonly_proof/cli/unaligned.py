@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,15 +12,15 @@ from onceonly.cli import shared
 from onceonly_proof.cli.missing import missing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onceonly_proof.campaign.unaligned_audit import Shown
 
 
 @click.command("unaligned")
 @click.option("--seed", type=int, default=1, show_default=True, help="Chooses the rows and the kills.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="The result.")
-@click.option(
-    "--picture", type=click.Path(path_type=Path, dir_okay=False), help="Both operators' counts as SVG."
-)
+@click.option("--json", "json_file", type=shared.NEW_FILE, help="The result.")
+@click.option("--picture", type=shared.NEW_FILE, help="Both operators' counts as SVG.")
 def unaligned(*, seed: int, json_file: Path | None, picture: Path | None) -> int:
     """Show what barrier alignment is for: counts with and without it, under the same kills.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +14,7 @@ from onceonly_proof.cli import power, shapes, unaligned
 from onceonly_proof.cli.missing import missing
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import FrameType
 
 _CONNECTORS = ("kafka", "files", "kafka+files")
@@ -53,10 +53,10 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Chooses workloads and faults.")
 @click.option(
-    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
+    "--json", "json_file", type=shared.NEW_FILE,
     help="The report, written after each round; one that is there is gone on with.",
 )  # fmt: skip
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="The report as a page.")
+@click.option("--html", type=shared.NEW_FILE, help="The report as a page.")
 @click.option(
     "--round", "number", type=click.IntRange(min=1), help="Run this round of the seed again, and no other."
 )

@@ -19,6 +19,7 @@ PREFIX_OPTION = "onceonly.transactional.id.prefix"
 MARKER_OPTION = "onceonly.marker.topic"
 PRODUCER_OPTION = "onceonly.producer"
 TOKEN_OPTION = "onceonly.token.provider"  # noqa: S105  a name
+_SINK, _SOURCE = "the sink kafka", "the Kafka source"
 TOKEN_CONFIG_OPTION = "onceonly.token.config"  # noqa: S105  as above
 BY_DIRECT, BY_ROW = "direct", "row"
 _BY_ROW_TOO = "batch"
@@ -151,8 +152,14 @@ class KafkaOptions:
         return int(self.client["message.max.bytes"])
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> KafkaOptions:
-        """Read the options of a query. Pure; raises ``ConfigurationError`` that names a wrong one."""
+    def of_source(cls, options: Mapping[str, str]) -> KafkaOptions:
+        """Read how the cluster of a Kafka source is reached, from all of the source's options. As ``parse``."""
+        of_cluster = {name: text for name, text in options.items() if name.lower().startswith("kafka.")}
+        return cls.parse(of_cluster, who=_SOURCE)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, who: str = _SINK) -> KafkaOptions:
+        """Read the options of a query. Pure; raises ``ConfigurationError`` that names a wrong one, and whose it is."""
         own: dict[str, str] = {}
         java: dict[str, str] = {}
         # Spark hands options over in the case that the user typed, or in lower case.
@@ -168,10 +175,10 @@ class KafkaOptions:
         ]
         own = {name: value for name, value in own.items() if name not in SOURCE_OPTIONS}
         java = {name: value for name, value in java.items() if name not in CONSUMER_OPTIONS}
-        _refuse_unknown(own, java)
+        _refuse_unknown(own, java, who)
         if not java.get("bootstrap.servers", "").strip():
             raise ConfigurationError(
-                "The option kafka.bootstrap.servers is missing.",
+                f"The option kafka.bootstrap.servers of {who} is missing.",
                 next_step="give it as host:port, several separated by commas",
             )
         _check_servers(java["bootstrap.servers"])
@@ -192,7 +199,7 @@ class KafkaOptions:
                 f"The option {behind.OPTION} is {if_behind!r}, and must be {behind.STOP} or {behind.GO_ON}.",
                 next_step="leave it out",
             )
-        read = {name: _value(OPTIONS[name], text) for name, text in java.items()}
+        read = {name: _value(OPTIONS[name], text, who) for name, text in java.items()}
         timeout = read.pop("transaction.timeout.ms", None)
         by_password, provider, token_settings = _login(own, read)
         return cls(
@@ -213,11 +220,11 @@ class KafkaOptions:
         )
 
 
-def _refuse_unknown(own: Mapping[str, str], java: Mapping[str, str]) -> None:
+def _refuse_unknown(own: Mapping[str, str], java: Mapping[str, str], who: str) -> None:
     known = [*OWN_OPTIONS, *(f"kafka.{name}" for name in OPTIONS)]
     for name in (*own, *(f"kafka.{name}" for name in java)):
         if name not in known:
-            raise unknown_option(name, known, who="the sink kafka")
+            raise unknown_option(name, known, who=who)
 
 
 def _check_servers(text: str) -> None:
@@ -232,11 +239,11 @@ def _check_servers(text: str) -> None:
             )
 
 
-def _value(option: ProducerOption, text: str) -> str:
+def _value(option: ProducerOption, text: str, who: str) -> str:
     """Check one option of the producer and bring its value into librdkafka's form."""
     name = f"kafka.{option.name}"
     if option.use is Use.REFUSED:
-        raise ConfigurationError(f"The Kafka sink refuses {name}.", next_step=option.note)
+        raise ConfigurationError(f"{who} refuses {name}.", next_step=option.note)
     value = text if option.secret else text.strip()
     if option.kind is Kind.BOOLEAN or option.name == "compression.type":
         value = value.lower()
