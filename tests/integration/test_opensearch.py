@@ -272,6 +272,44 @@ def test_rows_that_no_document_can_hold_are_given_back(bench: Bench) -> None:
     assert bench.seen() == {"a": 1.5}
 
 
+LONG = "x" * 32_767
+FAR = dt.datetime(2262, 4, 12, tzinfo=dt.UTC)
+NEAR = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "values", "code"),
+    [
+        ({"type": "keyword"}, "string", [LONG[1:], LONG], "TOO_LONG"),
+        ({"type": "keyword", "index": False}, "string", [LONG[1:], LONG], "TOO_LONG"),
+        ({"type": "text", "fields": {"own": {"type": "keyword"}}}, "string", [LONG[1:], LONG], "TOO_LONG"),
+        ({"type": "keyword"}, "array<string>", [["a", LONG[1:]], [None, LONG]], "TOO_LONG"),
+        ({"type": "keyword"}, "binary", [b"x" * 24_573, b"x" * 24_576], "TOO_LONG"),
+        ({"properties": {"s": {"type": "keyword"}}}, "struct<s:string>", [None, {"s": LONG}], "TOO_LONG"),
+        ({"type": "date_nanos"}, "timestamp", [NEAR, FAR], "OUT_OF_RANGE"),
+        ({"type": "date_nanos"}, "date", [NEAR.date(), dt.date(1969, 12, 31)], "OUT_OF_RANGE"),
+        ({"type": "double"}, "array<double>", [[1.5, None], [2.5, float("nan")]], "NOT_FINITE"),
+        ({}, "struct<a:array<struct<b:float>>>", [{"a": None}, {"a": [{"b": float("inf")}]}], "NOT_FINITE"),
+    ],
+)  # fmt: skip
+def test_a_value_that_a_field_refuses_or_json_has_not_is_given_back_before_the_vote(
+    server: EmbeddedOpenSearch, tmp_path: Path, field: dict[str, Any], kind: str, values: list[Any], code: str
+) -> None:
+    bench = Bench(server, tmp_path, mappings={"properties": {"value": field} if field else {}})
+    facts = bench.sink().check(replace(CONTEXT, columns=(("key", "string"), ("value", kind))))
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(gives_back=True, facts=facts))
+    column = pa.array(values, pa.timestamp("us", "UTC") if kind == "timestamp" else None)
+    [refused] = sink.write(
+        attempt, pa.RecordBatch.from_arrays([pa.array(["a", "b"]), column], ["key", "value"])
+    )
+    assert (refused.row, refused.code) == (1, code)
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    assert sink.commit(handle) == Committed()
+    assert set(bench.seen()) == {"a"}
+
+
 def test_poison_is_given_back_early_and_names_its_row_after_a_decision(
     server: EmbeddedOpenSearch, tmp_path: Path
 ) -> None:
@@ -326,7 +364,9 @@ def test_a_disk_past_its_flood_stage_keeps_the_epoch_pending_until_there_is_room
         disk = "cluster.routing.allocation.disk"
         names = [f"{disk}.watermark.{each}" for each in ("low", "high", "flood_stage")]
         wanted = dict.fromkeys(names, size) | {f"{disk}.threshold_enabled": None if size is None else "true"}
-        bench.ask("PUT", "/_cluster/settings", {"transient": wanted})
+        # The cluster itself has forbidden to make an index meanwhile, and lifts that only when it looks again.
+        lifted = {"cluster.blocks.create_index": None} if size is None else {}
+        bench.ask("PUT", "/_cluster/settings", {"transient": wanted, "persistent": lifted})
 
     def is_read_only() -> bool:
         return "blocks" in bench.ask("GET", f"/{bench.index}/_settings")[bench.index]["settings"]["index"]

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.http_double import served
 
 from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
+from onceonly.families.columns import Type, parse
 from onceonly.families.keyed import KeyedRows, Newer
 from onceonly.sinks.opensearch import ElasticsearchSink, OpenSearchSink, types
 from onceonly.sinks.opensearch.options import SearchOptions
@@ -262,10 +263,10 @@ def test_the_page_has_the_table_of_the_declared_options() -> None:
 
 def test_types_are_read_as_spark_writes_them() -> None:
     text = "struct<a:int,b:array<struct<c:decimal(10,2)>>,d:string>"
-    inner = types.Kind("array", (("", types.Kind("struct", (("c", types.Kind("decimal(10,2)")),))),))
-    fields = (("a", types.Kind("int")), ("b", inner), ("d", types.Kind("string")))
-    assert types.parse(text) == types.Kind("struct", fields)
-    assert types.parse("interval day to second") == types.Kind("interval day to second")
+    inner = Type("array", (("element", Type("struct", (("c", Type("decimal(10,2)")),))),))
+    fields = (("a", Type("int")), ("b", inner), ("d", Type("string")))
+    assert parse(text) == Type("struct", fields)
+    assert parse("interval day to second") == Type("interval day to second")
 
 
 def test_only_fields_that_are_not_there_are_added() -> None:

@@ -151,8 +151,12 @@ class KeyedSink(StagedSink):
         """
         return None
 
-    def look(self, context: QueryContext) -> None:
-        """See whether the target can be written to: limits, permissions, types of columns. Driver; as ``check``."""
+    def look(self, context: QueryContext) -> Mapping[str, str | int]:  # noqa: ARG002  for those who look
+        """See whether the target can be written to: limits, permissions, types of columns; return facts of its own.
+
+        Driver; as ``check``.
+        """
+        return {}
 
     def unfit(self, rows: KeyedRows) -> Iterable[Refused]:  # noqa: ARG002  for those who look
         """Yield the rows that the target will never take, by their places in ``rows``. Executor; only looks."""
@@ -170,8 +174,8 @@ class KeyedSink(StagedSink):
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         if context.columns:
             self.columns.check(dict(context.columns), f"the sink {self.name}")
-        self.look(context)
-        return {**super().check(context), GENERATION: self.generation(context.query, context.sink)}
+        found = self.look(context)
+        return {**super().check(context), **found, GENERATION: self.generation(context.query, context.sink)}
 
     def begin_transaction(self, context: WriteContext) -> KeyedAttempt:
         is_exact = context.guarantee is Guarantee.EXACTLY_ONCE

@@ -53,7 +53,7 @@ class CassandraSink(BookedSink):
 
     # --- the table ------------------------------------------------------------------------------------------
 
-    def look(self, context: QueryContext) -> None:
+    def look(self, context: QueryContext) -> Mapping[str, str | int]:
         table, given = self._target.table(), self._given
         if set(self.columns.key) != set(table.key):
             raise ConfigurationError(
@@ -74,6 +74,7 @@ class CassandraSink(BookedSink):
             )
         self._target.try_permission(self._harmless(table))
         self._target.open_books()
+        return {}
 
     def _fits(self, name: str, kind: str, table: Table) -> None:
         """See that the table takes a column. Raises ``ConfigurationError``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,17 +20,18 @@ from onceonly.sinks.opensearch.target import Item, Target
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
-
     from onceonly.families.keyed import KeyedRows
+    from onceonly.families.keyed.sink import KeyedAttempt
     from onceonly.options import Option
-    from onceonly.ports import QueryContext
+    from onceonly.ports import QueryContext, WriteContext
     from onceonly.sinks.opensearch.clients import Client
 
 log = logging.getLogger("onceonly")
 
 KEY_BYTES_MAX = 512
 _FIELD = "onceonly"
+_LIMITS = "limits"
+"""The fact that says which columns may have values that their fields refuse."""
 _MISSING, _TOO_LARGE = 404, 413
 
 
@@ -48,7 +48,7 @@ class OpenSearchSink(BookedSink):
         self._search = SearchOptions.of(self.options, f"the sink {self.name}")
         self._target = Target(self._search, type(self).client)
         self.books = Books(self._target, index=self._search.books, of=self._search.index)
-        self._limited: tuple[str, ...] | None = None
+        self._limits: dict[str, str] = {}
 
     def identity(self) -> Mapping[str, str | int]:
         return {"cluster": ",".join(sorted(self._search.urls)), "index": self._search.index}
@@ -73,15 +73,15 @@ class OpenSearchSink(BookedSink):
                 refused.append(Refused(row=told.place, code=code, why=f"the index refuses it: {told.reason}"))
         return sorted(refused, key=lambda each: each.row), newer
 
+    def begin_transaction(self, context: WriteContext) -> KeyedAttempt:
+        self._limits = msgspec.json.decode(str(context.facts.get(_LIMITS, "{}")), type=dict[str, str])
+        return super().begin_transaction(context)
+
     def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
         yield from rows.too_long(KEY_BYTES_MAX, "an id")
-        found: dict[int, str] = {}
         for name, column in zip(rows.rows.schema.names, rows.rows.columns, strict=True):
-            found |= dict.fromkeys(
-                _not_finite(column), f"its {name} is a number that JSON has not: nan or infinite"
-            )
-        for row, why in found.items():
-            yield Refused(row=row, code="NOT_FINITE", why=why, next_step="make it null in the query")
+            for row, gap in types.gaps(name, column, self._limits):
+                yield Refused(row=row, code=gap.code, why=gap.why, next_step=gap.next_step)
 
     def versions(self) -> Mapping[int, int]:
         gone = {"term": {f"{_FIELD}.deleted": True}}
@@ -93,7 +93,7 @@ class OpenSearchSink(BookedSink):
 
     # --- the cluster ----------------------------------------------------------------------------------------
 
-    def look(self, context: QueryContext) -> None:
+    def look(self, context: QueryContext) -> Mapping[str, str | int]:
         given, who = self._search, f"the sink {self.name}"
         status, found = self._target.ask("GET", f"/{given.index}", fine=(_MISSING,))
         if status == _MISSING:
@@ -124,6 +124,8 @@ class OpenSearchSink(BookedSink):
         self.books.forget(context.query, context.sink)
         if self.columns.op is not None:
             self._bury()
+        limits = types.limits(context.columns, mapping.get("properties", {}))
+        return {_LIMITS: msgspec.json.encode(limits).decode()}
 
     def _add_fields(
         self, context: QueryContext, properties: Mapping[str, Any], dynamic: str, who: str
@@ -165,13 +167,3 @@ class ElasticsearchSink(OpenSearchSink):
 
     name: ClassVar[str] = "elasticsearch"
     client: ClassVar[Callable[[SearchOptions], Client]] = ElasticsearchClient
-
-
-def _not_finite(column: pa.Array) -> Iterator[int]:
-    """Yield the places of floats that JSON has no number for."""
-    import pyarrow as pa
-
-    if pa.types.is_floating(column.type):
-        for place, value in enumerate(column.to_pylist()):
-            if value is not None and not math.isfinite(value):
-                yield place

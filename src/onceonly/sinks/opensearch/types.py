@@ -6,16 +6,19 @@ a field that takes all its values.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onceonly.errors import ConfigurationError
+from onceonly.families.columns import parse
+from onceonly.families.readable import micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_SCALAR = re.compile(r"[a-z_]+(?:\([^)]*\))?")
+    import pyarrow as pa
+
+    from onceonly.families.columns import Type
+
 _WIDTHS = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 _INTEGERS = ("byte", "short", "integer", "long")
 _REALS = {
@@ -24,50 +27,15 @@ _REALS = {
     "double": {*_WIDTHS, "float", "double", "decimal"},
     "scaled_float": {*_WIDTHS, "float", "double", "decimal"},
 }
-_TEXTS = ("text", "keyword", "match_only_text", "wildcard")
-_TIMES = ("date", "date_nanos")
+_KEYWORD, _NANOS = "keyword", "date_nanos"
+_TEXTS = ("text", _KEYWORD, "match_only_text", "wildcard")
+_TIMES = ("date", _NANOS)
+_NANOS_MAX_MICROS = (2**63 - 1) // 1000
 _TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 KEYWORD_BYTES_MAX = 32_766
 """Lucene's longest term: a longer text in a keyword without ``ignore_above`` has its document refused."""
 DELETED = {"properties": {"deleted": {"type": "boolean"}, "at": {"type": "date"}}}
 """The field ``onceonly`` of a deleted key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A Spark type: a name, and what is inside an array or struct."""
-
-    name: str
-    inner: tuple[tuple[str, Kind], ...] = ()
-
-
-def parse(text: str) -> Kind:
-    """Read a Spark type as ``simpleString`` writes it; what cannot be read is a type by its own text."""
-    kind, rest = _read(text)
-    return kind if not rest else Kind(text)
-
-
-def _read(text: str) -> tuple[Kind, str]:
-    if text.startswith("array<"):
-        inner, rest = _read(text.removeprefix("array<"))
-        return Kind("array", (("", inner),)), rest.removeprefix(">")
-    if text.startswith("struct<"):
-        fields: list[tuple[str, Kind]] = []
-        rest = text.removeprefix("struct<")
-        while rest and not rest.startswith(">"):
-            name, _, rest = rest.partition(":")
-            inner, rest = _read(rest)
-            fields.append((name, inner))
-            rest = rest.removeprefix(",")
-        return Kind("struct", tuple(fields)), rest.removeprefix(">")
-    if text.startswith("map<"):
-        depth, end = 1, len("map<")
-        while depth and end < len(text):
-            depth += {"<": 1, ">": -1}.get(text[end], 0)
-            end += 1
-        return Kind("map"), text[end:]
-    found = _SCALAR.match(text)
-    return (Kind(found[0]), text[found.end() :]) if found else (Kind(text), "")
 
 
 def missing(columns: Iterable[tuple[str, str]], properties: Mapping[str, Any], who: str) -> dict[str, Any]:
@@ -83,7 +51,7 @@ def missing(columns: Iterable[tuple[str, str]], properties: Mapping[str, Any], w
             why = _against(kind, field)
             if why:
                 raise ConfigurationError(
-                    f"The column {path} is {text if path == name else kind.name}, and its field in the index of {who} "
+                    f"The column {path} is {text if path == name else kind.base}, and its field in the index of {who} "
                     f"is {field.get('type', 'object')}: {why}.",
                     next_step="cast it in the query to a type that always fits, or write to an index whose field does",
                 )
@@ -93,32 +61,32 @@ def missing(columns: Iterable[tuple[str, str]], properties: Mapping[str, Any], w
     return wanted
 
 
-def _leaves(path: str, kind: Kind, field: Mapping[str, Any] | None) -> Iterator[tuple[str, Kind, Any]]:
-    while kind.name == "array":  # a field takes one value or many
-        kind = kind.inner[0][1]
-    if kind.name != "struct" or (field is not None and "properties" not in field and "type" in field):
+def _leaves(path: str, kind: Type, field: Mapping[str, Any] | None) -> Iterator[tuple[str, Type, Any]]:
+    while kind.base == "array":  # a field takes one value or many
+        kind = kind.parts[0][1]
+    if kind.base != "struct" or (field is not None and "properties" not in field and "type" in field):
         yield path, kind, field
         return
     inside = (field or {}).get("properties", {})
-    for name, inner in kind.inner:
+    for name, inner in kind.parts:
         yield from _leaves(f"{path}.{name}", inner, inside.get(name))
 
 
-def _lacking(path: str, kind: Kind, field: Mapping[str, Any] | None, who: str) -> dict[str, Any] | None:
+def _lacking(path: str, kind: Type, field: Mapping[str, Any] | None, who: str) -> dict[str, Any] | None:
     """Return what a mapping must say of a column that it does not say; None where it says all."""
-    while kind.name == "array":
-        kind = kind.inner[0][1]
-    if kind.name == "struct":
+    while kind.base == "array":
+        kind = kind.parts[0][1]
+    if kind.base == "struct":
         inside = (field or {}).get("properties", {})
-        found = {name: _lacking(f"{path}.{name}", inner, inside.get(name), who) for name, inner in kind.inner}
+        found = {name: _lacking(f"{path}.{name}", inner, inside.get(name), who) for name, inner in kind.parts}
         wanted = {name: each for name, each in found.items() if each is not None}
         return {"properties": wanted} if wanted else None
     return None if field is not None else _field(path, kind, who)
 
 
-def _field(path: str, kind: Kind, who: str) -> dict[str, Any]:
+def _field(path: str, kind: Type, who: str) -> dict[str, Any]:
     """Return the field that is made for a column."""
-    name = kind.name.partition("(")[0]
+    name = kind.base.partition("(")[0]
     if name in {"string", "char", "varchar"}:
         return _TEXT
     made = _WIDTHS.get(name) or {
@@ -127,15 +95,15 @@ def _field(path: str, kind: Kind, who: str) -> dict[str, Any]:
     }.get(name)  # fmt: skip
     if made is None:
         raise ConfigurationError(
-            f"The column {path} is {kind.name}, for which {who} knows no field.",
+            f"The column {path} is {kind.base}, for which {who} knows no field.",
             next_step="leave it out, or cast it to a string or a struct in the query",
         )
     return {"type": made}
 
 
-def _against(kind: Kind, field: Mapping[str, Any]) -> str:
+def _against(kind: Type, field: Mapping[str, Any]) -> str:
     """Say why a field may refuse a value of a type; empty where it takes all."""
-    name, held = kind.name.partition("(")[0], str(field.get("type", "object"))
+    name, held = kind.base.partition("(")[0], str(field.get("type", "object"))
     if held in _TEXTS:
         return "it is no single value" if name in {"struct", "map"} else ""
     if held in _INTEGERS and name in _WIDTHS:
@@ -153,15 +121,78 @@ def _against(kind: Kind, field: Mapping[str, Any]) -> str:
     return "" if same.get(held) == name else "some values might not fit"
 
 
-def limited(properties: Mapping[str, Any]) -> list[str]:
-    """Name the fields that refuse texts beyond ``KEYWORD_BYTES_MAX``."""
-    return [
-        name
-        for name, field in properties.items()
-        if any(
-            each.get("type") == "keyword"
-            and "ignore_above" not in each
-            and each.get("index", True) is not False
-            for each in (field, *field.get("fields", {}).values())
+def limits(columns: Iterable[tuple[str, str]], properties: Mapping[str, Any]) -> dict[str, str]:
+    """Return, by the paths of columns, those types of their fields that refuse some of the values which they take."""
+    return {
+        path: limit
+        for name, text in columns
+        for path, _, field in _leaves(name, parse(text), properties.get(name))
+        if field is not None and (limit := _limit(field))
+    }
+
+
+def _limit(field: Mapping[str, Any]) -> str:
+    if field.get("type") == _NANOS:
+        return _NANOS
+    for each in (field, *field.get("fields", {}).values()):
+        if each.get("type") == _KEYWORD and "ignore_above" not in each:
+            is_kept = each.get("index", True) is not False or each.get("doc_values", True) is not False
+            return _KEYWORD if is_kept else ""
+    return ""
+
+
+class Gap(NamedTuple):
+    """A value that no document, or not this field, can hold: one word, what is wrong with it, and what helps."""
+
+    code: str
+    why: str
+    next_step: str
+
+
+def gaps(name: str, column: pa.Array, limits: Mapping[str, str]) -> Iterator[tuple[int, Gap]]:
+    """Yield the places of such values, also inside of others. Needs pyarrow."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for path, values, rows in _parts(name, column, pa.array(range(len(column)), pa.int64())):
+        for wrong, gap in _wrong(path, values, limits.get(path, "")):
+            for place in np.flatnonzero(pc.fill_null(wrong, False)).tolist():  # noqa: FBT003
+                yield rows[place].as_py(), gap
+
+
+def _parts(path: str, column: pa.Array, rows: pa.Array) -> Iterator[tuple[str, pa.Array, pa.Array]]:
+    """Yield what is in a column by its path, and of which row each value is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _parts(path, pc.list_flatten(column), rows.take(pc.list_parent_indices(column)))
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _parts(f"{path}.{field.name}", pc.struct_field(column, field.name), rows)
+    else:
+        yield path, column, rows
+
+
+def _wrong(path: str, values: pa.Array, limit: str) -> Iterator[tuple[pa.Array, Gap]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = values.type
+    if pa.types.is_floating(kind):
+        why = f"its {path} is a number that JSON has not: nan or infinite"
+        yield pc.invert(pc.is_finite(values)), Gap("NOT_FINITE", why, "make it null in the query")
+    elif limit == _KEYWORD and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        most = KEYWORD_BYTES_MAX if pa.types.is_string(kind) else KEYWORD_BYTES_MAX // 4 * 3  # it is base64
+        why = f"its {path} has more than {most} bytes, the most that a keyword has"
+        yield (
+            pc.greater(pc.binary_length(values), most),
+            Gap("TOO_LONG", why, "cut it, or give the field ignore_above"),
         )
-    ]
+    elif limit == _NANOS and (pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
+        times = micros(values.cast(pa.timestamp("us")) if pa.types.is_date32(kind) else values)
+        outside = pc.or_(pc.less(times, 0), pc.greater(times, _NANOS_MAX_MICROS))
+        why = f"its {path} is not between the years 1970 and 2262, which date_nanos has"
+        yield outside, Gap("OUT_OF_RANGE", why, "make it null in the query, or let the field be a date")

@@ -38,9 +38,10 @@ class RedisSink(KeyedSink):
         given = self._redis
         return {"server": given.where, "database": given.database, "prefix": given.prefix}
 
-    def look(self, context: QueryContext) -> None:
+    def look(self, context: QueryContext) -> Mapping[str, str | int]:
         types.check(context.columns)
         self._target.look()
+        return {}
 
     def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
         for row, key in enumerate(rows.keys):
