@@ -150,9 +150,12 @@ def test_epochs_larger_than_a_script_are_whole(bench: Bench, monkeypatch: pytest
 
 
 def test_rows_with_many_columns_fit(bench: Bench) -> None:
-    wide = pa.RecordBatch.from_pydict({"key": ["a"], "value": ["v"], **{f"c{n}": ["x"] for n in range(2000)}})
-    bench.committed(wide)
-    assert len(hashes(bench.options)["a"]) == 2003
+    for count in (1998, 1999, 2000, 10_000):
+        wide = {"key": ["a"], "value": ["v"], **{f"c{n}": [str(n)] for n in range(count)}}
+        bench.committed(pa.RecordBatch.from_pydict(wide), epoch=count)
+        [row] = hashes(bench.options).values()
+        assert len(row) == count + 3
+        assert all(row[f"c{n}"] == str(n) for n in range(count))
 
 
 def test_a_key_of_a_query_that_came_later_is_found_before_the_decision(bench: Bench) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 VERSION, DELETED = "onceonly.version", "onceonly.deleted"
 """The fields of our own in each hash; one that is deleted has no others."""
 VOID = "void"
+_TEXTS_MAX = 4000
+"""So many a call: Lua's stack ends at 8000. An even number, as a field and its value are two."""
 
 PUT = f"""
 local at, has_written, newer = 3, false, {{}}
@@ -21,7 +23,10 @@ for _, key in ipairs(KEYS) do
       redis.call('HSET', key, '{VERSION}', ARGV[1], '{DELETED}', '1')
       redis.call('PEXPIRE', key, ARGV[2])
     else
-      redis.call('HSET', key, '{VERSION}', ARGV[1], unpack(ARGV, at + 1, at + count))
+      redis.call('HSET', key, '{VERSION}', ARGV[1])
+      for first = at + 1, at + count, {_TEXTS_MAX} do
+        redis.call('HSET', key, unpack(ARGV, first, math.min(first + {_TEXTS_MAX} - 1, at + count)))
+      end
     end
   else
     newer = {{key, held}}
