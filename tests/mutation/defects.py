@@ -3078,6 +3078,18 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="journal-goes-on-before-what-was-read",
+        group=JOURNALS,
+        what="A query of an older checkpoint begins to read segments that are deleted at any moment",
+        file="sources/journal/reader.py",
+        before="    if reading is not None and reading.upto > position.segment:\n",
+        after="    if reading is not None and reading.upto < 0:\n",
+        tests=(
+            JOURNAL + "test_a_query_that_goes_on_before_what_was_read_for_good_is_refused_though_it_stands",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="feed-goes-on-after-half-a-line",
         group=JOURNALS,
         what="What a connection broke off in the middle of becomes a row",

@@ -238,7 +238,6 @@ def test_a_query_begins_where_the_journal_begins_and_no_other_takes_its_place(pl
         reader.commit(1)
     with pytest.raises(JournalError, match="by another query"):
         reader.initial()
-    reader.require(first)
     reader.close()
     other = reader_of(place)
     with pytest.raises(JournalError, match="by another query"):
@@ -248,6 +247,37 @@ def test_a_query_begins_where_the_journal_begins_and_no_other_takes_its_place(pl
     with pytest.raises(ConfigurationError, match="of another source"):
         Position.of({"rows": 1})
     other.close()
+
+
+def test_a_query_that_goes_on_before_what_was_read_for_good_is_refused_though_it_stands(place: Path) -> None:
+    """As one whose older checkpoint was restored: it would begin, and its rows be deleted while it reads them."""
+    with opened(place) as writer:
+        for each in "abcd":
+            writer.append(rows(each))
+        reader = reader_of(place)
+        start = reader.initial()
+        reader.require(start)
+        for end in (1, 2, 3):
+            reader.commit(end)
+        reader.require(start)  # was seen once: later ones of its life follow
+        reader.close()
+        assert held(place) == ["a", "b", "c", "d"]
+        for segment, is_refused in ((0, True), (1, True), (2, False), (3, False)):
+            reader = reader_of(place)
+            position = Position(start.journal, start.reader, segment)
+            if is_refused:
+                with pytest.raises(JournalError, match="was read up to segment 2 for good"):
+                    reader.require(position)
+            else:
+                reader.require(position)
+            reader.close()
+        writer.tidy(now=True)
+        (place / "reading").unlink()
+        reader = reader_of(place)
+        with pytest.raises(JournalError, match="keeps no segments before 3"):
+            reader.require(Position(start.journal, start.reader, 1))
+        assert not (place / "reading").exists()
+        reader.close()
 
 
 def test_a_journal_that_went_back_is_told_before_rows_are_passed_over(place: Path) -> None:

@@ -111,15 +111,28 @@ def test_a_journal_that_has_deleted_what_follows_is_refused_and_one_that_has_it_
 
         assert look(segment=1) == []
         reader.commit(2)
-        reader.commit(2)
+        assert look(segment=1) == []
+        reader.commit(3)
+        assert look(segment=2) == []
+        # What was read for good stands still, until whoever writes the journal tidies up.
+        with pytest.raises(
+            ConfigurationError, match="was read up to segment 2 for good, and the query goes on after 1"
+        ):
+            look(segment=1)
         writer.tidy(now=True)
+        assert look(segment=2) == []
+        with pytest.raises(ConfigurationError, match="what lies between is deleted, or will be"):
+            look(segment=1)
+        with pytest.raises(ConfigurationError, match="it was made anew"):
+            look(segment=2, journal="another")
+        with pytest.raises(ConfigurationError, match="is read by another query now"):
+            look(segment=2, reader="another")
+        (place / "reading").unlink()  # as `onceonly journal drop --reader` does
         assert look(segment=2) == []
         with pytest.raises(
             ConfigurationError, match="keeps no segments before 3, and the query goes on after 1"
         ):
             look(segment=1)
-        with pytest.raises(ConfigurationError, match="it was made anew"):
-            look(segment=2, journal="another")
         reader.close()
 
 

@@ -42,23 +42,45 @@ class Position(msgspec.Struct, frozen=True):
         return found
 
 
-def require_kept(journal: Journal, position: Position) -> None:
-    """See that a journal keeps all that follows a position. Any process; only looks. Raises ``JournalError``."""
+def require_kept(journal: Journal, position: Position) -> Reading | None:
+    """See that a journal keeps all that follows a position, for its reader, and return who has begun to read it.
+
+    Any process; only looks. Raises ``JournalError``.
+    """
     identity = journal.identity()
     if identity is None or identity.journal != position.journal:
         there = "there is none" if identity is None else "it was made anew"
         raise JournalError(
             f"the journal {journal.where} is not the one that the query has read: {there}",
-            next_step="name the journal that this query read before, or bring it back",
+            next_step="name the journal that this query read before, or bring it back; or start on a new checkpoint",
+        )
+    reading = journal.reading()
+    if reading is not None and reading.reader != position.reader:
+        raise JournalError(
+            f"the journal {journal.where} is read by another query now",
+            next_step="give this query a journal of its own, or start on the checkpoint that reads it",
+        )
+    if reading is not None and reading.upto > position.segment:
+        # Some may stand still; whoever writes the journal deletes them at any moment.
+        raise _passed(
+            f"the journal {journal.where} was read up to segment {reading.upto} for good, and the query goes on after "
+            f"{position.segment}: what lies between is deleted, or will be"
         )
     kept = journal.numbers(SEGMENTS)
     first = kept[0] if kept else max(journal.numbers(FOLDS), default=0) + 1
     if first > position.segment + 1:
-        raise JournalError(
+        raise _passed(
             f"the journal {journal.where} keeps no segments before {first}, and the query goes on after "
-            f"{position.segment}: what was read was deleted",
-            next_step="take a newer savepoint; with a journal, only the newest one helps",
+            f"{position.segment}: what was read was deleted"
         )
+    return reading
+
+
+def _passed(what: str) -> JournalError:
+    return JournalError(
+        what,
+        next_step="go back to a newer savepoint or checkpoint; with a journal, only the newest one helps",
+    )
 
 
 class Reader:
@@ -118,23 +140,15 @@ class Reader:
         )
 
     def require(self, position: Position) -> None:
-        """See that a position is of this journal and this reader. Raises ``JournalError``."""
+        """See once that a query may go on at a position: it is of this journal and reader, and all after it is kept.
+
+        Raises ``JournalError``.
+        """
         known = self._required
         if known is not None and (known.journal, known.reader) == (position.journal, position.reader):
             return
-        reading = self._journal.reading()
-        if position.journal != self._identity:
-            raise JournalError(
-                f"the checkpoint stands in another journal than {self._journal.where}, which was made anew",
-                next_step="give the journal that this query read before, or start on a new checkpoint",
-            )
-        if reading is None:
+        if require_kept(self._journal, position) is None:
             self._journal.note_reading(Reading(reader=position.reader))
-        elif reading.reader != position.reader:
-            raise JournalError(
-                f"the journal {self._journal.where} is read by another query now",
-                next_step="give this query a journal of its own, or start on the checkpoint that reads it",
-            )
         self._required = position
 
     def newest(self, after: int = 0) -> int:
