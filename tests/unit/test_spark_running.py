@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from onceonly.errors import CheckpointChangedError, ConfigurationError
+from onceonly.executor.kept import Kept
 from onceonly.settings.query import QuerySettings
 from onceonly.settings.telemetry import TelemetrySettings
 from onceonly.spark import epoch
@@ -106,3 +107,39 @@ def test_metrics_that_a_run_before_asked_for_are_not_told_of_one_that_does_not(
         epoch.Epoch(frame(listed=True), 0, QuerySettings(checkpoint=location, telemetry=asked))
         told.append(len(watching._watching._of_file(str(tmp_path / "own.prom"))))
     assert told == [1, 0]
+
+
+@pytest.mark.parametrize("within", [True, False], ids=["one block in another", "one after the other"])
+@pytest.mark.parametrize("made_first", [True, False])
+def test_of_two_blocks_of_one_call_the_second_is_refused_and_not_taken_for_a_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, within: bool, made_first: bool
+) -> None:
+    location, decided = checkpoint(tmp_path), MagicMock()
+    monkeypatch.setattr(epoch, "_begun", {})
+    monkeypatch.setattr(epoch, "_carried_out", {})
+    monkeypatch.setattr(epoch, "QueryCoordinator", lambda *_, **__: decided)
+    monkeypatch.setattr(epoch, "_coordinators", Kept(1))
+    monkeypatch.setattr(epoch, "application", lambda _session: "application")
+    decided.plan.return_value.limit_s = None
+
+    def block() -> epoch.Epoch:
+        return epoch.Epoch(frame(listed=True), 0, QuerySettings(checkpoint=location))
+
+    made = [block(), block()] if made_first else []
+
+    def opened() -> epoch.Epoch:
+        return made.pop() if made else block()
+
+    def write() -> None:
+        if within:
+            with opened(), opened():
+                return
+        with opened():
+            pass
+        with opened():
+            pass
+
+    with pytest.raises(ConfigurationError, match="already written in this call"):
+        write()
+    assert decided.decide.call_count == (0 if within else 1)
+    assert not epoch._open

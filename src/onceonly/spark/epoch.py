@@ -50,6 +50,8 @@ _COORDINATORS_MAX = 32
 _coordinators: Kept[tuple[QuerySettings, str], QueryCoordinator] = Kept(_COORDINATORS_MAX)
 # By query: the run and the epoch that were carried out last.
 _carried_out: dict[str, tuple[str, int]] = {}
+# Whose blocks are open.
+_open: list[Epoch] = []
 # By query: the newest run, and its first epoch, whatever became of it.
 _begun: dict[str, tuple[str, int]] = {}
 
@@ -147,7 +149,6 @@ class Epoch:
         self._settings = settings
         self._writes: dict[str, _Write] = {}
         self._persisted = False
-        self._open = False
         watching.ask(settings)
         self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
         reporting.ask(settings.checkpoint, settings.report)
@@ -155,12 +156,7 @@ class Epoch:
             # The user's function may have returned early in earlier ones.
             before = noted_before(settings.checkpoint)
             _begun[self._query] = (self._run, batch_id if before is None else min(before + 1, batch_id))
-        if _carried_out.get(self._query) == (self._run, batch_id):
-            # The log would take it for a replay, and a replay writes nothing.
-            raise ConfigurationError(
-                f"chk-{batch_id} of query {self._query} was already written in this call of the foreachBatch function",
-                next_step="put all writes of a call into one onceonly.epoch block",
-            )
+        self._require_alone()
 
     def write(self, df: DataFrame, sink: ForeachBatch, *, name: str | None = None) -> None:
         """Write a frame with ``onceonly.sink(…)`` when the block ends; any number of times in one block.
@@ -168,7 +164,7 @@ class Epoch:
         ``name`` tells sinks of one kind apart (default: the option ``onceonly.sink``, or the sink's own name).
         It stands in handles and in the decision log, so an epoch that is run again must give the same.
         """
-        if not self._open:
+        if self not in _open:
             raise ConfigurationError(
                 f"chk-{self._epoch}: epoch.write was called outside its block, where nothing would be written",
                 next_step="use it inside: with onceonly.epoch(df, batch_id, log=...) as epoch: epoch.write(...)",
@@ -192,8 +188,19 @@ class Epoch:
             raise no_complete_mode(f"chk-{self._epoch}: the sink {name!r}")
         self._writes[name] = _Write(df, name, sink)
 
+    def _require_alone(self) -> None:
+        """See that nothing else in this call writes the epoch: to the log it is a replay, and that writes nothing."""
+        is_done = _carried_out.get(self._query) == (self._run, self._epoch)
+        others = [(each._query, each._run) for each in _open if each is not self]  # noqa: SLF001  of this class
+        if is_done or (self._query, self._run) in others:
+            raise ConfigurationError(
+                f"chk-{self._epoch} of query {self._query} {'was' if is_done else 'is'} already written in this call "
+                "of the foreachBatch function",
+                next_step="put all writes of a call into one onceonly.epoch block",
+            )
+
     def __enter__(self) -> Self:
-        self._open = True
+        _open.append(self)
         # A plan that is made from it now finds it in the cache later; one that the caller keeps is left alone.
         if not (self._df.storageLevel.useMemory or self._df.storageLevel.useDisk):
             self._df.persist()
@@ -203,7 +210,7 @@ class Epoch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open = False
+        _open.remove(self)
         try:
             if error is None:
                 self.carry_out()
@@ -212,6 +219,7 @@ class Epoch:
 
     def carry_out(self) -> None:
         """Plan, run the tasks of every write, decide. Raises a typed error; the query's restart resolves the epoch."""
+        self._require_alone()
         if len(self._writes) < 2:  # noqa: PLR2004  what is read once need not be kept
             self._release()
         with _coordinators.use((self._settings, self._query), self._coordinator) as coordinator:
