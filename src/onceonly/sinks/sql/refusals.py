@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.families.changes import OPS, PASS_OVER, UPSERT
 from onceonly.families.readable import DAYS, MICROS, micros, unreadable
 from onceonly.ports import Refused
+from onceonly.rows.arrow import may_have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,13 +139,14 @@ def _wrong_texts(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
         bad = _places(wrong, array)
         yield bad, "NOT_UTF8", "its bytes are no UTF-8"
         array = pc.if_else(pa.array(bad), pa.scalar("", array.type), array)
-    if column.no_nul:
+    if column.no_nul and may_have(array, b"\0"):
         yield (
             _mask(pc.match_substring(array, "\0")),
             "NUL",
             "the server keeps no texts with the character NUL",
         )
-    if column.length is not None:
+    # No text has more characters than bytes, and bytes are counted already.
+    if column.length is not None and (pc.max(pc.binary_length(array)).as_py() or 0) > column.length:
         yield (
             _mask(pc.greater(pc.utf8_length(array), column.length)), "TOO_LONG",
             f"more than {column.length} characters",

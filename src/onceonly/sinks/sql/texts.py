@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceonly.families.readable import micros
+from onceonly.rows.arrow import may_have
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +57,7 @@ def _text(array: pa.Array) -> pa.Array:
 
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        if pc.any(pc.match_substring_regex(array, r"[\\\t\n\r]")).as_py():
+        if may_have(array, b"\\\t\n\r"):
             for plain, escaped in _ESCAPED:
                 array = pc.replace_substring(array, plain, escaped)
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
