@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.sinks.sql.dialects.dialect import Dialect
+    from onceonly.sinks.sql.types import Match
 
     Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -32,14 +33,15 @@ def dialect(options: Mapping[str, str]) -> Dialect:
     return dialect_of(SqlOptions.of(read_options(DECLARED, options, who=who), who=who))
 
 
-def prepared(options: Mapping[str, str]) -> Task:
+def prepared(options: Mapping[str, str], columns: str) -> Task:
     """Load rows into the table, and leave the transaction prepared."""
+    match = _matched(options, columns)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sql, name = dialect(options), uuid.uuid4().hex
         db = sql.connect()
         sql.begin(db)
-        _load(sql, db, options["table"], batches)
+        _load(sql, db, options["table"], batches, match)
         sql.run(db, f"PREPARE TRANSACTION '{name}'")
         db.close()
         yield _told(name)
@@ -47,15 +49,16 @@ def prepared(options: Mapping[str, str]) -> Task:
     return write
 
 
-def tables(options: Mapping[str, str], make: str) -> Task:
+def tables(options: Mapping[str, str], columns: str, make: str) -> Task:
     """Load rows into a table of the task's own, made by a statement with a place for its name."""
+    match = _matched(options, columns)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sql, name = dialect(options), f"s_{uuid.uuid4().hex}"
         db = sql.connect()
         sql.run(db, make.format(name))
         sql.begin(db)
-        _load(sql, db, name, batches)
+        _load(sql, db, name, batches, match)
         sql.commit(db)
         db.close()
         yield _told(name)
@@ -125,12 +128,30 @@ def cells(port: int, keyspace: str, table: str) -> Task:
     return write
 
 
-def _load(sql: Dialect, db: Any, into: str, batches: Iterator[pa.RecordBatch]) -> None:  # noqa: ANN401
+def _load(
+    sql: Dialect,
+    db: Any,  # noqa: ANN401
+    into: str,
+    batches: Iterator[pa.RecordBatch],
+    match: Match,
+) -> None:
     from onceonly.executor.slot import in_larger
-    from onceonly.sinks.sql.types import Match, Table
 
     for batch in in_larger(batches):
-        sql.load(db, into, batch, Match(table=Table(name=into, columns=()), fits=()))
+        sql.load(db, into, batch, match)
+
+
+def _matched(options: Mapping[str, str], columns: str) -> Match:
+    """Return how rows, by the columns of their schema in SQL, meet the table of a sink with these options."""
+    from onceonly.sinks.sql.target import Target
+    from onceonly.sinks.sql.types import of_spark
+
+    target = Target(dialect(options).options)
+    try:
+        pairs = [each.split() for each in columns.split(", ")]
+        return target.matched([(name, of_spark(kind)) for name, kind in pairs], target.table())
+    finally:
+        target.close()
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:

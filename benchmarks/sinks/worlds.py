@@ -60,9 +60,9 @@ class Sql:
             case "jdbc":
                 return each(rows, lambda some, _: self._by_jdbc(some, name), checkpoint)
             case "prepared":
-                task = tasks.prepared(options)
+                task = tasks.prepared(options, COLUMNS)
                 return each(rows, lambda some, _: self._commit_prepared(some, task, name), checkpoint)
-        task = tasks.tables(options, self._make.replace("{table}", name))
+        task = tasks.tables(options, COLUMNS, self._make.replace("{table}", name))
         return each(rows, lambda some, _: self._take_over(some, task, name), checkpoint)
 
     def count(self, name: str) -> int:

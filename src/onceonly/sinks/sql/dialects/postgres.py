@@ -19,6 +19,7 @@ from onceonly.errors import (
     UnavailableError,
 )
 from onceonly.sinks.sql.dialects.dialect import NO_ROOM, Dialect
+from onceonly.sinks.sql.dialects.postgres_binary import HEAD, TAIL, binary, kinds_of
 from onceonly.sinks.sql.texts import lines
 from onceonly.sinks.sql.types import Column, Given, Table, bits, whole
 
@@ -269,9 +270,14 @@ class Postgres(Dialect):
         return ""
 
     def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401
-        statement = f"COPY {into} ({self.listed(batch.schema.names)}) FROM STDIN (ENCODING 'UTF8')"
+        # Of texts in the binary form, a server takes those of the client's encoding.
+        kinds = kinds_of(match) if db.info.parameter_status("client_encoding") == "UTF8" else []
+        form = "FORMAT binary" if kinds else "ENCODING 'UTF8'"
+        rows = (HEAD, binary(batch, kinds), TAIL) if kinds else (lines(batch, match),)
+        statement = f"COPY {into} ({self.listed(batch.schema.names)}) FROM STDIN ({form})"
         with db.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.write(lines(batch, match))
+            for some in rows:
+                copy.write(some)
 
 
 _SEE_TO_IT = "see to the server and the network, and start the query again"
