@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 CONTEXT = WriteContext(
-    query="q", sink="heap", run="r", epoch=3, plan="p", slot=1, attempt="a", guarantee=Guarantee.AT_LEAST_ONCE,
+    query="q", sink="heap", run="r", epoch=3, plan="p", slot=1, attempt="a", guarantee=Guarantee.AT_LEAST_ONCE, index=2,
 )  # fmt: skip
 
 
@@ -80,12 +80,12 @@ def test_a_row_is_its_value(kind: pa.DataType) -> None:
     assert sink.heap.calls == ["finish", "close"]
 
 
-def test_an_envelope_names_query_epoch_slot_and_number_of_each_row() -> None:
+def test_an_envelope_names_query_epoch_try_slot_and_number_of_each_row() -> None:
     sink = HeapSink({"envelope": "json"})
     attempt = sink.begin_transaction(CONTEXT)
     for rows in ({"a": [1, None], "b": ['"', "ü"]}, {"a": [3], "b": ["c"]}):
         sink.write(attempt, pa.RecordBatch.from_pydict(rows))
-    told = {"query": "q", "sink": "heap", "epoch": 3, "slot": 1}
+    told = {"query": "q", "sink": "heap", "epoch": 3, "try": 2, "slot": 1}
     assert [json.loads(row) for row in sink.heap.rows] == [
         {**told, "number": 0, "row": {"a": 1, "b": '"'}},
         {**told, "number": 1, "row": {"b": "ü"}},

@@ -9,7 +9,7 @@ from onceonly_proof.auditor import EnvelopedReader
 
 
 def record(number: int, value: str, **more: Any) -> tuple[str, int, bytes]:  # noqa: ANN401  of an envelope
-    told = {"query": "q", "sink": "kinesis", "epoch": 0, "slot": 0, "number": number, **more}
+    told = {"query": "q", "sink": "kinesis", "epoch": 0, "try": 0, "slot": 0, "number": number, **more}
     return "shard", number, json.dumps({**told, "row": {"key": "k", "value": value}}).encode()
 
 
@@ -24,6 +24,15 @@ def test_repeats_are_rows_and_drop_out_by_their_envelope() -> None:
         (b"k", b"a"), (b"k", b"b"), (b"k", b"a"), (b"k", b"c"),
     ]  # fmt: skip
     assert reader.orphans() == []
+
+
+def test_of_an_epoch_the_last_try_counts_however_its_rows_are_dealt_to_slots() -> None:
+    first = [record(0, "a"), record(0, "b", slot=1)]
+    dealt_anew = [record(0, "b", **{"try": 2}), record(0, "a", **{"try": 2}, slot=1)]
+    assert wrong(*first, *dealt_anew) == []
+    assert wrong(*dealt_anew, *first) == []  # a late writer of an earlier try
+    [what] = wrong(*first, *dealt_anew[:1])
+    assert '"a"' in what
 
 
 def test_a_repeat_with_another_number_is_named() -> None:

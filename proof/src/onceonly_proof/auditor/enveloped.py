@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = tuple[str, int, bytes]
 
-_NAMES = ("query", "sink", "epoch", "slot", "number")
+_EPOCH = ("query", "sink", "epoch")
+_NAMES = (*_EPOCH, "try", "slot", "number")
 
 
 class EnvelopedReader:
     """Reads the records of a stream, each with a row of the columns ``key`` and ``value``; fulfils ``Reader``.
 
     ``read`` gives for each record its place, its order there, and its data. All of them are rows, repeats too: at least
-    once allows them. That a reader who drops them by their envelope has each row once is what ``orphans`` sees to: it
-    names the rows that are left twice, and those that are not left.
+    once allows them. That a reader who drops them by their envelope, of each epoch all but the last try, has each row
+    once is what ``orphans`` sees to: it names the rows that are left twice, and those that are not left.
     """
 
     def __init__(self, sink: str, read: Callable[[], Iterable[Record]]) -> None:
@@ -37,11 +38,16 @@ class EnvelopedReader:
         """Return what is wrong after repeats were dropped by their envelope."""
         kept: dict[tuple[Any, ...], str] = {}
         every: set[str] = set()
-        for _, _, data in self._read():
-            told = json.loads(data)
+        records = [json.loads(data) for _, _, data in self._read()]
+        last: dict[tuple[Any, ...], int] = {}
+        for told in records:
+            epoch = _named(told, _EPOCH)
+            last[epoch] = max(told["try"], last.get(epoch, 0))
+        for told in records:
             text = json.dumps(told["row"], sort_keys=True)
             every.add(text)
-            kept.setdefault(tuple(told[name] for name in _NAMES), text)
+            if told["try"] == last[_named(told, _EPOCH)]:
+                kept.setdefault(_named(told, _NAMES), text)
         left: dict[str, tuple[Any, ...]] = {}
         wrong = []
         for name, text in kept.items():
@@ -55,6 +61,10 @@ class EnvelopedReader:
 
     def close(self) -> None:
         """Nothing is kept open between calls."""
+
+
+def _named(told: dict[str, Any], names: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(told[name] for name in names)
 
 
 def _bytes(value: str | None) -> bytes | None:

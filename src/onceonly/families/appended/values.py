@@ -23,7 +23,7 @@ _KINDS = {"string", "binary"}
 ENVELOPE = Option(
     name="envelope",
     doc=f"{NONE}: a row is the column {VALUE}, as it is; {JSON}: a row is all its columns as a JSON object, beside its "
-    "query, sink, epoch, slot and number, by which a reader drops what it has had",
+    "query, sink, epoch, try, slot and number, by which a reader drops what it has had",
     default=NONE,
     choices=(NONE, JSON),
 )
@@ -54,7 +54,11 @@ def check(columns: Mapping[str, str], envelope: str, others: Collection[str], wh
 def values(batch: pa.RecordBatch, envelope: str, context: WriteContext, first: int) -> Sequence[bytes | None]:
     """Return the bytes of each row, the first of which is the slot's row ``first``. Executor."""
     if envelope == JSON:
-        names = {"query": context.query, "sink": context.sink, "epoch": context.epoch, "slot": context.slot}
+        # Another try at an epoch may deal the same rows to other slots.
+        names = {
+            "query": context.query, "sink": context.sink, "epoch": context.epoch, "try": context.index,
+            "slot": context.slot,
+        }  # fmt: skip
         head = json.dumps(names, ensure_ascii=False, separators=(",", ":"))[:-1]
         return [
             f'{head},"number":{number},"row":{row}}}'.encode()
