@@ -8,8 +8,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import CheckpointChangedError, ConfigurationError
 from onceonly.executor.kept import Kept
+from onceonly.log import owners
 from onceonly.settings.query import QuerySettings
 from onceonly.settings.telemetry import TelemetrySettings
 from onceonly.spark import epoch
@@ -143,3 +145,30 @@ def test_of_two_blocks_of_one_call_the_second_is_refused_and_not_taken_for_a_rep
         write()
     assert decided.decide.call_count == (0 if within else 1)
     assert not epoch._open
+
+
+def test_a_start_in_a_new_application_of_the_same_process_takes_over_from_one_that_took_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = checkpoint(tmp_path)
+    (tmp_path / "commits").mkdir()
+    settings = QuerySettings(checkpoint=location)
+    for name in ("_begun", "_carried_out"):
+        monkeypatch.setattr(epoch, name, {})
+    monkeypatch.setattr(epoch, "_coordinators", Kept(1))
+
+    def run(number: int, *, application: str, run: str) -> None:
+        monkeypatch.setattr(epoch, "application", lambda _session: application)
+        monkeypatch.setattr(epoch, "_belongs", lambda *_: (QUERY, run))
+        epoch.Epoch(frame(listed=True), number, settings).carry_out()
+        (tmp_path / "commits" / str(number)).write_text("v1\n{}")
+        (tmp_path / "offsets" / str(number + 1)).write_text("v1\n{}\n{}")
+
+    run(0, application="first", run="a")
+    elsewhere = QueryCoordinator(settings, actor="driver", application="other")
+    elsewhere.decide(elsewhere.plan(1, sinks=()), [])
+    (tmp_path / "commits" / "1").write_text("v1\n{}")
+    (tmp_path / "offsets" / "2").write_text("v1\n{}\n{}")
+    run(2, application="second", run="b")
+    run(3, application="second", run="b")
+    assert owners(location) == ("first", "other", "second")

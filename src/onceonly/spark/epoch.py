@@ -222,7 +222,8 @@ class Epoch:
         self._require_alone()
         if len(self._writes) < 2:  # noqa: PLR2004  what is read once need not be kept
             self._release()
-        with _coordinators.use((self._settings, self._query), self._coordinator) as coordinator:
+        key = (self._settings, self._query)
+        with _coordinators.use(key, self._coordinator, fits=self._fits) as coordinator:
             for write in self._writes.values():
                 sink = write.sink
                 coordinator.enlist(sink.named(write.name), sink.sink_class, _columns(write.df), sink.letters)
@@ -265,9 +266,14 @@ class Epoch:
             self._settings,
             actor="driver",
             application=application(self._df.sparkSession),
+            start=self._run,
             span=spans.read,
             sources=spans.read_sources,
         )
+
+    def _fits(self, coordinator: QueryCoordinator) -> bool:
+        """Say whether a coordinator is of this run: before it, anybody may have changed target and checkpoint."""
+        return coordinator.start == self._run
 
     def _release(self) -> None:
         if self._persisted:
