@@ -301,6 +301,30 @@ def test_exactly_once_beside_at_least_once_is_decided_exactly_once() -> None:
     }
 
 
+def test_a_loser_that_cannot_be_aborted_keeps_nothing_that_is_decided_from_being_committed() -> None:
+    job = Job()
+    job.disk.hook = lambda step, value: (
+        job.store().expire("a.run0.0") if step == "link.after" and _names(value) else None
+    )
+    with pytest.raises(errors.TransactionLostError):
+        job.live(0)
+    job.disk.hook = None
+
+    coordinator = job.coordinator()
+    plan = coordinator.plan(0, barrier=("0",), run="r")
+    assert plan.mode is Mode.TENTATIVE
+    asked: list[str] = []
+
+    def abort(handle: Handle) -> None:
+        asked.append(handle.transaction)
+        raise OSError("the client's own error")
+
+    job.sinks["a"].abort = abort  # type: ignore[method-assign]  # what a client lets slip
+    coordinator.decide(plan, votes_of(job, plan, SINKS))
+    assert asked
+    assert 0 in job.disk.receipts
+
+
 def test_what_is_lost_of_one_sink_is_written_again_beside_rows_that_another_showed_at_once() -> None:
     job = Job()
     promised = {"a": Guarantee.EXACTLY_ONCE, "b": Guarantee.AT_LEAST_ONCE}

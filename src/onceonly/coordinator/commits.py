@@ -102,9 +102,9 @@ class Commits:
             return
         try:
             self._sinks[vote.sink].abort(vote.handle)
-        except OnceonlyError as error:
+        except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
             # No link names it and none can: the next sweep takes it.
-            log.warning("Transaction %s is left to the next sweep: %s", vote.handle.transaction, error.what)
+            log.warning("Transaction %s is left to the next sweep: %s", vote.handle.transaction, error)
             return
         self._record(
             "handle.aborted",
