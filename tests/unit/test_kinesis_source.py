@@ -14,16 +14,19 @@ from tests.unit.kinesis_double import Stream, error
 
 from onceonly.errors import ConfigurationError, SourceChangedError, UnavailableError
 from onceonly.families import kinesis
-from onceonly.sources.kinesis import planning
+from onceonly.sources.kinesis import planning, ranges
 from onceonly.sources.kinesis.options import SourceOptions
 from onceonly.sources.kinesis.planning import Planner
 from onceonly.sources.kinesis.positions import Offset, Position
 from onceonly.sources.kinesis.ranges import KEPT, Ranges
 from onceonly.sources.kinesis.reading import Share, Task, shares
 from onceonly.sources.kinesis.rows import batches, unpacked
+from onceonly.stores.opened import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onceonly.stores.port import RewritableStore
 
 
 class FakeClock:
@@ -258,6 +261,38 @@ def test_old_ranges_are_deleted_and_those_of_a_replay_stay(tmp_path: Path) -> No
     assert len(left) <= KEPT + 15
     assert f"{query.offset.number:020d}.0.json" in left
     assert f"{query.offset.number - KEPT + 1:020d}.0.json" in left
+
+
+def test_an_epoch_asks_for_its_ranges_by_name_and_lists_only_where_one_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Counter[str]()
+
+    class Noting:
+        def __init__(self, store: RewritableStore) -> None:
+            self.store = store
+
+        def __getattr__(self, name: str) -> object:
+            if name != "where":
+                asked[name] += 1
+            return getattr(self.store, name)
+
+    monkeypatch.setattr(ranges, "open_store", lambda address: Noting(open_store(address)))
+    stream = Stream(2)
+    query = Query(stream, tmp_path)
+    for number in range(1, 6):
+        fill(stream, range(10 * number, 10 * number + 10))
+        asked.clear()
+        assert query.epoch()
+        query.planner.forget(query.offset)
+        # Two tasks look for theirs and for its place, and put it; the planner reads those before, at first the place.
+        assert asked == {"get": 5 if number == 1 else 6, "put_if_absent": 2}, number
+    fill(stream, range(100, 110))
+    late = query.plan()
+    fill(stream, range(110, 120))
+    asked.clear()
+    query.plan()
+    assert asked["list_names"] == len(late)
 
 
 # -------------------------------------------------------------------------------------------- shards
