@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+import onceonly
 from onceonly_proof.campaign.kinds import KINDS
 from onceonly_proof.campaign.plan import plan_round
 
@@ -96,6 +98,35 @@ def test_a_source_is_read_once_while_all_that_reads_it_dies(
     assert list((tmp_path / "work").iterdir()) == []
 
 
+@pytest.mark.long
+def test_a_kinesis_source_without_fixed_ranges_is_caught(tmp_path: Path) -> None:
+    """What stands is noted and not kept to: another attempt reads what is there by then.
+
+    Of this seed, epochs read up to the newest record, and rows come all the time: each replay has more of them.
+    """
+    code = tmp_path / "code"
+    shutil.copytree(
+        Path(onceonly.__file__).parent, code / "onceonly", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    path = code / "onceonly" / "sources" / "kinesis" / "reading.py"
+    text = path.read_text(encoding="utf-8")
+    for before, after in (
+        ("standing = ranges.get(share.number, share.group)", "standing = None"),
+        ("if standing == found:", "if True:"),
+    ):
+        assert text.count(before) == 1
+        text = text.replace(before, after)
+    path.write_text(text, encoding="utf-8")
+    report = tmp_path / "report.json"
+    options = ["--source", "kinesis", "--sink", "files", "--query", "unchanged", "--seed", "7"]
+    process = start([*options, "--crashes", "8", "--json", str(report)], tmp_path, code)
+
+    assert process.wait(900) == 1, said(tmp_path)
+
+    found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+    assert found["anomalies"]["duplicated"] + found["anomalies"]["lost"] > 0
+
+
 def test_a_campaign_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
     process = start(["--sink", "kafka", "--minutes", "5", "--seed", "1"], tmp_path)
     try:
@@ -117,15 +148,18 @@ def test_a_campaign_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
         time.sleep(0.1)
 
 
-def start(options: list[str], folder: Path) -> subprocess.Popen[bytes]:
+def start(options: list[str], folder: Path, code: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start a campaign; ``code`` is the folder of another package onceonly than this one."""
     work = folder / "work"
     work.mkdir()
+    path = [str(code), *filter(None, [os.environ.get("PYTHONPATH")])]
+    other = {} if code is None else {"PYTHONPATH": os.pathsep.join(path)}
     with (folder / "said").open("wb") as said:
         return subprocess.Popen(
             [*VERIFY, *options],
             stdout=said,
             stderr=said,
-            env={**os.environ, "TMPDIR": str(work), CAMPAIGN: str(folder)},
+            env={**os.environ, "TMPDIR": str(work), CAMPAIGN: str(folder), **other},
         )
 
 

@@ -14,7 +14,7 @@ from onceonly.errors import ConfigurationError
 from onceonly_proof.auditor import Anomaly, Input, Seen, World, judge
 from onceonly_proof.auditor.log import _ends
 from onceonly_proof.campaign import job, watch, way
-from onceonly_proof.campaign.plan import plan_round
+from onceonly_proof.campaign.plan import FAULTS_MAX, plan_round
 from onceonly_proof.campaign.queries import is_possible
 from onceonly_proof.campaign.records import records
 from onceonly_proof.campaign.run import CampaignOptions, run_campaign
@@ -62,6 +62,27 @@ def test_who_receives_or_fixes_ranges_dies_where_a_source_has_one() -> None:
         found = names(source)
         for point in (*failpoints.OF_JOURNALS, *failpoints.OF_RANGES):
             assert (f"kill {point}" in found) == (f"kill driver at {point}" in found) == (point in points)
+
+
+@pytest.mark.parametrize("connector", ["files", "kafka", "files+kafka"])
+@pytest.mark.parametrize("source", sorted(SOURCES))
+def test_within_twenty_crashes_all_that_is_a_sources_own_has_died_at_each_of_its_points(
+    source: str, connector: str
+) -> None:
+    served = ("plan.after_resolve", "slot.during_write", "link.after_put", "receipt.after_put")
+    own = failpoints.OF_JOURNALS if source in way.JOURNALED else ()
+    own += failpoints.OF_RANGES if source in way.RANGED else ()
+    wanted = {f"kill source at {point}" for point in served}
+    wanted |= {f"{what} {point}" for what in ("kill", "kill driver at") for point in own}
+    for number in ROUNDS:
+        found, crashes = set[str](), 0
+        for blow in plan_round(1, number, connector, source=source).blows:
+            crashes += blow.fault.crashes + (blow.fault.opener.crashes if blow.fault.opener else 0)
+            if crashes > 20:
+                break
+            found.add(blow.fault.name)
+        assert wanted <= found
+        assert len(plan_round(1, number, connector, source=source).blows) <= FAULTS_MAX
 
 
 def test_rows_of_other_sources_are_never_too_large() -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from onceonly_proof.campaign.kinds import Kind
 
 FAULTS_MIN, FAULTS_MAX = 15, 40
+OWN_WITHIN = 20
+"""Within so many crashes, whatever is a source's own has died at each of its points."""
 _GAP_MAX_S = 0.3
 _AT_STEPS = "kill driver at"
 LIMITS_S = (None, None, 120.0, 600.0)
@@ -117,6 +119,8 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         # Under the decision of many sinks all but the slots is the driver: it dies at every step once a round.
         names += [_AT_STEPS] * len(first[_AT_STEPS].points(connector))
         draw.shuffle(names)
+    if not is_kafka and not each:
+        names = _own_first(first, names, random.Random(f"{draws}/own"), connector)
     blows = [deal(name, draw) for name in names]
     # From numbers of their own, and behind: what the seed has always given stays as it was.
     apart = random.Random(f"{draws}/later")
@@ -134,6 +138,16 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         query=query,
         source=source,
     )
+
+
+def _own_first(kinds: Mapping[str, Kind], names: list[str], draw: random.Random, connector: str) -> list[str]:
+    """Put what is a source's own among the first, once for each of its points: by weight alone some rounds lack it."""
+    own = [name for name, kind in kinds.items() if kind.sources for _ in kind.points(connector)]
+    # Where another fault has to lead to one, two die.
+    beside = max(OWN_WITHIN - len(own), 0) // 2
+    head = [*own, *names[:beside]]
+    draw.shuffle(head)
+    return [*head, *names[beside:]][:FAULTS_MAX]
 
 
 def _later(kinds: Mapping[str, Kind], count: int, draw: random.Random, *, each: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ class Shards(Flow):
         super().__init__(workload)
         self._server, self._stream = server, stream
         self._ranges = folder / "ranges"
+        # Without a limit, each epoch reads up to the newest record: what it has read, only its range tells.
+        self._is_limited = random.Random(f"{workload.seed}/limit").random() < 0.5  # noqa: PLR2004  as often as not
         self._client: Any = server.client()
         self._waiting: list[dict[str, Any]] = []
         self._moves = 0
@@ -37,11 +40,12 @@ class Shards(Flow):
         return super().distinct if self._found is None else len({each.value for each in self._found})
 
     def options(self) -> dict[str, str]:
+        limit = {"maxRecordsPerTrigger": str(self._workload.per_epoch)} if self._is_limited else {}
         return {
             **self._server.options(self._stream),
             "onceonly.ranges": str(self._ranges),
-            "maxRecordsPerTrigger": str(self._workload.per_epoch),
             "tasks": str(_TASKS),
+            **limit,
         }
 
     def is_read(self, offsets: str) -> None:  # noqa: ARG002  it tells where an epoch begins
