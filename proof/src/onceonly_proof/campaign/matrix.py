@@ -189,15 +189,14 @@ def _commits(line: Line) -> str:
 def _sum(shown: Sequence[Line]) -> str:
     fired, armed = sum(each.fired for each in shown), sum(each.armed for each in shown)
     crashes = sum(each.crashes for each in shown)
-    return f"{crashes:,} crashes; of {armed:,} faults that were armed, {fired:,} fired."
+    return f"{crashes:,} crashes; {fired:,} of {armed:,} faults fired."
 
 
 def _recorded_on(shown: Sequence[Line]) -> str:
-    """Name the code that ran; the pages stand where they were written, however far the code goes on."""
-    commits = ", ".join(
-        dict.fromkeys(f"`{each[:_COMMIT_DIGITS]}`" for line in shown for each in line.commits)
-    )
-    return f"Recorded on {commits or '?'}. {marks.LATER}"
+    """Name the code that ran, of many commits the first; the whole matrix names each."""
+    first, *others = dict.fromkeys(each for line in shown for each in line.commits) or ("?",)
+    more = " and others" if others else ""
+    return f"Recorded on `{first[:_COMMIT_DIGITS]}`{more}. {marks.LATER}"
 
 
 def _faults(result: Result) -> str:
