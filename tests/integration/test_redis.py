@@ -87,6 +87,19 @@ def ops(**values: str) -> pa.RecordBatch:
     )
 
 
+def sparse(**values: tuple[int, str | None, str | None, str]) -> pa.RecordBatch:
+    n, value, more, op = zip(*values.values(), strict=True)
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": list(values),
+            "n": n,
+            "value": pa.array(value, pa.string()),
+            "more": pa.array(more, pa.string()),
+            "op": op,
+        }
+    )
+
+
 # --- keys and versions ------------------------------------------------------------------------------------------
 
 
@@ -140,12 +153,63 @@ def test_tombstones_expire(bench: Bench) -> None:
 
 def test_epochs_larger_than_a_script_are_whole(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "KEYS_MAX", 7)
+    monkeypatch.setattr(target, "ROWS_MAX", 7)
     monkeypatch.setattr(target, "_SCRIPTS_MAX", 3)
     many = {f"k{number}": str(number) for number in range(500)}
     handles = [bench.staged(rows(**dict(list(many.items())[slot::4])), slot=slot) for slot in range(4)]
     sink = bench.sink()
     sink.rehearse(handles, {})
     assert set(sink.commit_many(handles)) == {Committed()}
+    assert bench.seen() == many
+
+
+@pytest.mark.parametrize("has_older", [False, True])
+def test_rows_of_one_script_keep_what_they_lack_apart(bench: Bench, has_older: bool) -> None:  # noqa: FBT001
+    bench.options |= {"op": "op", "sequence": "n"}
+    if has_older:
+        bench.committed(sparse(b=(0, "old", "old", "c"), d=(1, "old", None, "c")), epoch=1)
+    some = sparse(
+        y=(2, "x", None, "r"), a=(3, None, "ä", "c"), b=(4, "b", None, "c"), c=(5, "c", "c", "d"),
+        d=(6, "", "ddd", "u"), e=(7, None, None, "c"),
+    )  # fmt: skip
+    bench.committed(some, epoch=2)
+    held = {key: (row.get("value"), row.get("more")) for key, row in hashes(bench.options).items()}
+    assert held == {
+        "y": ("x", None), "a": (None, "ä"), "b": ("b", None), "d": ("", "ddd"), "e": (None, None),
+    }  # fmt: skip
+
+
+def test_of_a_key_that_comes_twice_at_once_the_later_row_stands_alone(bench: Bench) -> None:
+    twice = pa.RecordBatch.from_pydict({"key": ["a", "a"], "value": ["v", "w"], "more": ["m", None]})
+    sink = bench.sink()
+    sink.write(sink.begin_transaction(bench.context(guarantee=Guarantee.AT_LEAST_ONCE)), twice)
+    assert {key: (row["value"], row.get("more")) for key, row in hashes(bench.options).items()} == {
+        "a": ("w", None)
+    }
+
+
+def test_a_hash_that_has_no_version_is_replaced_whole(bench: Bench) -> None:
+    with bench.raw() as raw:
+        raw.hset(bench.options["prefix"] + "b", mapping={"theirs": "x"})
+        bench.committed(rows(a="1", b="2"))
+        assert "theirs" not in raw.hgetall(bench.options["prefix"] + "b")
+    assert bench.seen() == {"a": "1", "b": "2"}
+
+
+def test_scripts_are_cut_by_their_bytes_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "BYTES_MAX", 20)
+    made: list[int] = []
+    sink = bench.sink()
+    real = sink._target._run
+
+    def seen(script: str, calls: Sequence[Any]) -> list[Any]:
+        made.extend(len(keys) for keys, _ in calls)
+        return real(script, calls)
+
+    sink._target._run = seen  # type: ignore[method-assign]
+    many = {"a": "1", "b": "2", "c": "3" * 100, "d": "", "e": "5", "f": "6"}
+    sink.write(sink.begin_transaction(bench.context(early=True)), rows(**many))
+    assert made == [1, 1, 1, 3]
     assert bench.seen() == many
 
 
@@ -190,6 +254,7 @@ def test_every_type_has_a_text(bench: Bench) -> None:
         "local": pa.array([at.replace(tzinfo=None)], pa.timestamp("us")), "raw": pa.array([b"abc"]),
         "tags": pa.array([["a", None]]), "both": pa.array([{"n": 1, "d": at.date(), "raw": b"\xff"}]),
         "pairs": pa.array([[("k", 1.0)]], pa.map_(pa.string(), pa.float64())), "none": pa.array([None], pa.string()),
+        "unset": pa.array([None], pa.float64()), "long": pa.array(["l"], pa.large_string()),
     }  # fmt: skip
     batch = pa.RecordBatch.from_pydict({"key": pa.array(["a"]), "value": pa.array(["v"]), **values})
     bench.committed(batch)
@@ -198,7 +263,7 @@ def test_every_type_has_a_text(bench: Bench) -> None:
         "flag": "true", "small": "-1", "big": str(2**62), "real": "1.5", "nan": "nan", "price": "10.50",
         "day": "2026-01-02", "at": "2026-01-02T03:04:05.000006Z", "local": "2026-01-02T03:04:05.000006",
         "raw": "abc", "tags": '["a", null]', "both": '{"n": 1, "d": "2026-01-02", "raw": "/w=="}',
-        "pairs": '{"k": 1.0}', "none": None,
+        "pairs": '{"k": 1.0}', "none": None, "unset": None, "long": "l",
     }  # fmt: skip
 
 
@@ -328,6 +393,9 @@ def test_each_refusal_of_the_server_has_its_sentence(
             error = _error(lambda: bench.sink().put(*_one()))
             assert isinstance(error, UnavailableError)
             assert "used up its maxmemory" in error.what
+            error = _error(lambda: bench.sink().put(*_one(key="a")))  # which is there
+            assert "used up its maxmemory" in error.what
+            assert raw.hget(bench.options["prefix"] + "a", "value") == b"1"
             raw.execute_command("CONFIG", "SET", "maxmemory", "0")
             raw.execute_command("REPLICAOF", "127.0.0.1", "1")
             assert "is a replica" in said(bench).what
@@ -366,8 +434,8 @@ def test_the_key_of_the_books_is_no_row(bench: Bench) -> None:
         sink.write(attempt, rows(**{"onceonly:books": "x"}))
 
 
-def _one() -> tuple[KeyedRows, int]:
-    return KeyedRows(keys=["z"], deleted=[False], rows=rows(z="x" * 1000)), 1
+def _one(key: str = "z") -> tuple[KeyedRows, int]:
+    return KeyedRows(keys=[key], deleted=[False], rows=rows(**{key: "x" * 1000})), 2**62
 
 
 def _error(action: Callable[[], object]) -> OnceonlyError:

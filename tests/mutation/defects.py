@@ -2458,8 +2458,8 @@ DEFECTS: Final = (
         group=KEYED,
         what="Redis takes rows whatever the version that it has, so that who wakes up late writes over newer ones",
         file="sinks/redis/scripts.py",
-        before="  if not held or held <= ARGV[1] then\n",
-        after="  if true then\n",
+        before="    if not held or held <= version then\n",
+        after="    if true then\n",
         tests=(
             REDIS + "test_a_writer_of_an_older_epoch_that_wakes_up_late_changes_nothing",
             REDIS + "test_a_deleted_key_refuses_who_is_late_and_is_forgotten_in_the_end",
@@ -2470,8 +2470,8 @@ DEFECTS: Final = (
         group=KEYED,
         what="Redis removes a deleted key as a whole, and who wakes up late brings it back",
         file="sinks/redis/scripts.py",
-        before="      redis.call('HSET', key, '{VERSION}', ARGV[1], '{DELETED}', '1')\n",
-        after="",
+        before="    redis.call('PEXPIRE', key, tombstones)\n",
+        after="    redis.call('DEL', key)\n",
         tests=(REDIS + "test_a_deleted_key_refuses_who_is_late_and_is_forgotten_in_the_end",),
     ),
     Defect(

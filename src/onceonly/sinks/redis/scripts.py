@@ -9,35 +9,69 @@ _TEXTS_MAX = 4000
 """So many a call: Lua's stack ends at 8000. An even number, as a field and its value are two."""
 
 PUT = f"""
-local at, has_written, newer = 3, false, {{}}
-for _, key in ipairs(KEYS) do
-  local count = tonumber(ARGV[at])
-  local held = redis.call('HGET', key, '{VERSION}')
-  if not held or held <= ARGV[1] then
-    if not has_written then
-      redis.call('HSET', key, '{VERSION}', ARGV[1])
-      has_written = true
-    end
-    redis.call('DEL', key)
-    if count < 0 then
-      redis.call('HSET', key, '{VERSION}', ARGV[1], '{DELETED}', '1')
-      redis.call('PEXPIRE', key, ARGV[2])
+local version, tombstones, deleted = ARGV[1], ARGV[2], ARGV[3]
+local mine, names, newer = {{}}, {{}}, {{}}
+if redis.call('EXISTS', unpack(KEYS)) == 0 then
+  for row = 1, #KEYS do
+    mine[row] = row
+  end
+else
+  for row, key in ipairs(KEYS) do
+    local held = redis.call('HGET', key, '{VERSION}')
+    if not held or held <= version then
+      mine[#mine + 1], names[#names + 1] = row, key
     else
-      redis.call('HSET', key, '{VERSION}', ARGV[1])
-      for first = at + 1, at + count, {_TEXTS_MAX} do
-        redis.call('HSET', key, unpack(ARGV, first, math.min(first + {_TEXTS_MAX} - 1, at + count)))
+      newer = {{key, held}}
+    end
+  end
+  if #names > 0 then
+    redis.call('HSET', names[1], '{VERSION}', version)
+    redis.call('DEL', unpack(names))
+  end
+end
+local columns, form = {{}}, '<' .. string.rep('i4', #KEYS + 1)
+for at = 4, #ARGV, 4 do
+  columns[#columns + 1] = {{ARGV[at], ARGV[at + 1], {{struct.unpack(form, ARGV[at + 2])}}, ARGV[at + 3]}}
+end
+local byte, sub, call = string.byte, string.sub, {{'HSET', '', '{VERSION}', version}}
+local function set(count)
+  local added = redis.call(unpack(call, 1, math.min(count, {_TEXTS_MAX})))
+  for first = {_TEXTS_MAX} + 1, count, {_TEXTS_MAX} do
+    added = added + redis.call('HSET', call[2], unpack(call, first, math.min(first + {_TEXTS_MAX} - 1, count)))
+  end
+  return added
+end
+for _, row in ipairs(mine) do
+  local key, count = KEYS[row], 4
+  call[2] = key
+  if byte(deleted, row) == 1 then
+    call[5], call[6], count = '{DELETED}', '1', 6
+  else
+    for _, column in ipairs(columns) do
+      if byte(column[2], row) ~= 1 then
+        local ends = column[3]
+        call[count + 1], call[count + 2] = column[1], sub(column[4], ends[row] + 1, ends[row + 1])
+        count = count + 2
       end
     end
-  else
-    newer = {{key, held}}
   end
-  at = at + 1 + math.max(count, 0)
+  if 2 * set(count) < count - 2 then
+    redis.call('DEL', key)
+    set(count)
+  end
+  if byte(deleted, row) == 1 then
+    redis.call('PEXPIRE', key, tombstones)
+  end
 end
 return newer
 """
-"""Keys: rows. Arguments: the version, how long a tombstone stays (ms), then for each key the number of its texts, -1 to
-delete it, and these. Gives one that has a greater version, and that. It begins with what a server without memory
-refuses: once a script has written, all else is let through."""
+"""Keys: rows. Arguments: the version, how long a tombstone stays (ms), a byte for each key, 1 to delete it; then of
+each column its name, a byte for each key, 1 where it is null, the ends of its texts, 0 before them (32 bits each), and
+these, one behind the other. Where no byte is 1 there may be none. Gives one that has a greater version, and that.
+
+It asks once whether any key is there, as most often none is. It begins with what a server without memory refuses: once
+a script has written, all else is let through. A key that is named twice has fields when it comes again, and loses them.
+"""
 
 EXAMINE = f"""
 for _, key in ipairs(KEYS) do

@@ -10,6 +10,7 @@ from onceonly.families.keyed.books import given_up, who
 from onceonly.families.keyed.sink import BOOKS_EPOCHS
 from onceonly.ports import Refused
 from onceonly.sinks.redis import scripts, types
+from onceonly.sinks.redis.columns import Column
 from onceonly.sinks.redis.options import DECLARED, RedisOptions
 from onceonly.sinks.redis.target import Target
 
@@ -54,18 +55,10 @@ class RedisSink(KeyedSink):
                 )
 
     def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
-        fields = list(rows.rows.schema.names)
-        columns = [types.texts(column) for column in rows.rows.columns]
-        texts: list[list[str | bytes] | None] = []
-        for row, deleted in enumerate(rows.deleted):
-            held: list[str | bytes] = []
-            for name, column in zip(fields, columns, strict=True) if not deleted else ():
-                value = column[row]
-                if value is not None:
-                    held += (name, value)
-            texts.append(None if deleted else held)
+        held = zip(rows.rows.schema.names, rows.rows.columns, strict=True)
+        columns = [Column.of(name, types.texts(column)) for name, column in held]
         named = [self._named(key) for key in rows.keys]
-        found = self._target.put(list(zip(named, texts, strict=True)), _digits(version))
+        found = self._target.put(named, bytes(rows.deleted), columns, _digits(version))
         return (), None if found is None else Newer(found[0], int(found[1]))
 
     def examine(self, rows: KeyedRows, version: int) -> Newer | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import redis
 
     from onceonly.errors import OnceonlyError
+    from onceonly.sinks.redis.columns import Column
     from onceonly.sinks.redis.options import RedisOptions
 
     _Call: TypeAlias = tuple[Sequence[str], Sequence[str | bytes | int]]
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 KEYS_MAX = 500
-"""Keys a script: the server does nothing else while it runs (about 2 ms)."""
+"""Keys that a script looks at: the server does nothing else while it runs (less than 1 ms)."""
+ROWS_MAX, BYTES_MAX = 50, 1 << 20
+"""Rows that a script puts, and bytes of them, if it is not one row. What it writes stays in memory until it ends: ten
+times as many rows would cost the server twice as much each, as they do not fit its processor's cache."""
 VERSION_MIN = (6, 2)
-# How many rows of one batch are on their way at a time; the client holds their bytes.
-_SCRIPTS_MAX = 20
+# How many of one batch are on their way at a time; the client holds their bytes.
+_SCRIPTS_MAX = 100
 
 
 class Target:
@@ -46,19 +50,18 @@ class Target:
     # --- rows -----------------------------------------------------------------------------------------------
 
     def put(
-        self, rows: Sequence[tuple[str, Sequence[str | bytes] | None]], version: str
+        self, keys: Sequence[str], deleted: bytes, columns: Sequence[Column], version: str
     ) -> tuple[str, str] | None:
-        """Put rows, or delete those that have no texts; return a key that has a greater version, and that.
+        """Put rows, or delete those that have a 1 in ``deleted``; return a key that has a greater version, and that.
 
         Raises a typed error; then a part of them is put, and the same again changes nothing.
         """
         calls: list[_Call] = []
-        for part in _parts(rows, KEYS_MAX):
-            arguments: list[str | bytes | int] = [version, self._options.tombstones_ms]
-            for _, texts in part:
-                arguments.append(-1 if texts is None else len(texts))
-                arguments += texts or ()
-            calls.append(([key for key, _ in part], arguments))
+        for first, last in _spans(0, len(keys), columns):
+            arguments: list[str | bytes | int] = [version, self._options.tombstones_ms, deleted[first:last]]
+            for column in columns:
+                arguments += column.arguments(first, last)
+            calls.append((keys[first:last], arguments))
         return self._first(scripts.PUT, calls)
 
     def examine(self, keys: Sequence[str], version: str) -> tuple[str, str] | None:
@@ -296,6 +299,18 @@ def _passes(said: str) -> bool:
     return said.startswith(
         ("BUSY", "LOADING", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN")
     )
+
+
+def _spans(first: int, last: int, columns: Sequence[Column]) -> Iterator[tuple[int, int]]:
+    """Yield where the rows of each script begin, and before which they end."""
+    rows = last - first
+    if rows <= 1 or (rows <= ROWS_MAX and sum(column.size(first, last) for column in columns) <= BYTES_MAX):
+        if rows:
+            yield first, last
+        return
+    middle = (first + last) // 2
+    yield from _spans(first, middle, columns)
+    yield from _spans(middle, last, columns)
 
 
 def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

@@ -35,26 +35,29 @@ def check(columns: Iterable[tuple[str, str]]) -> None:
         )
 
 
-def texts(column: pa.Array) -> list[str | bytes | None]:
-    """Return the texts of a column, None where it is null.
+def texts(column: pa.Array) -> pa.Array:
+    """Return the texts of a column, as strings or binary; null where it is null.
 
     Numbers and dates as Spark casts them to strings, times as ISO 8601 (UTC with a Z), binary as its bytes; arrays,
     maps and structs as JSON.
     """
     import pyarrow as pa
 
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind):
-        cast: list[str | bytes | None] = column.cast(pa.string()).to_pylist()
-        return cast
+    kind, is_a = column.type, pa.types
+    if is_a.is_integer(kind) or is_a.is_boolean(kind) or is_a.is_date(kind):
+        return column.cast(pa.string())
+    if any(
+        fits(kind) for fits in (is_a.is_string, is_a.is_large_string, is_a.is_binary, is_a.is_large_binary)
+    ):
+        return column
     values: list[Any] = column.to_pylist()
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
-        return values
-    if pa.types.is_nested(kind):
-        return [
+    if is_a.is_nested(kind):
+        held: list[str | bytes | None] = [
             None if value is None else json.dumps(_plain(value, kind), ensure_ascii=False) for value in values
         ]
-    return [None if value is None else _text(value) for value in values]
+    else:
+        held = [None if value is None else _text(value) for value in values]
+    return pa.array(held, pa.binary())
 
 
 def _text(value: Any) -> str | bytes:  # noqa: ANN401  a value of a row

@@ -1,0 +1,56 @@
+"""Columns as the script that puts rows takes them: not a thing for each value, but Arrow's own bytes. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ARGUMENTS = 4
+"""So many has a script of each column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """The texts of a column: ``ends`` are where they end in ``data``, and where the first begins, before them.
+
+    ``nulls`` has a byte for each, 1 where there is none; it is empty where each has one.
+    """
+
+    name: str
+    nulls: bytes
+    ends: Any
+    data: memoryview
+
+    @classmethod
+    def of(cls, name: str, texts: pa.Array) -> Column:
+        """Return what an array of strings or binary holds; nothing of it is copied."""
+        import numpy as np
+        import pyarrow as pa
+
+        kind = texts.type
+        is_large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+        _, ends, data = texts.buffers()
+        held = np.frombuffer(ends, np.int64 if is_large else np.int32)
+        return cls(
+            name=name,
+            nulls=texts.is_null().to_numpy(zero_copy_only=False).tobytes() if texts.null_count else b"",
+            ends=held[texts.offset : texts.offset + len(texts) + 1],
+            data=memoryview(data if data is not None else b""),
+        )
+
+    def size(self, first: int, last: int) -> int:
+        """Return how many bytes the texts of some rows have together."""
+        return int(self.ends[last] - self.ends[first])
+
+    def arguments(self, first: int, last: int) -> tuple[str, bytes, bytes, bytes]:
+        """Return what a script is told of the rows from ``first`` to before ``last``; see there."""
+        ends = self.ends[first : last + 1]
+        return (
+            self.name,
+            self.nulls[first:last],
+            (ends - ends[0]).astype("<i4").tobytes(),
+            bytes(self.data[ends[0] : ends[-1]]),
+        )
