@@ -987,6 +987,29 @@ def test_no_drain_begins_while_leftovers_cannot_be_listed() -> None:
     assert job.store().pending() == []
 
 
+def test_what_only_a_person_can_grant_to_a_sweep_stops_a_start_and_nothing_that_is_decided() -> None:
+    job = Job()
+    recover = job.sinks["a"].recover
+
+    def refused(_context: QueryContext) -> list[Leftover]:
+        raise errors.ConfigurationError("the store lists nothing for us", next_step="grant the right to list")
+
+    job.sinks["a"].recover = refused  # type: ignore[method-assign,assignment]  # at the start
+    with pytest.raises(errors.ConfigurationError, match="sink a: the store lists nothing for us") as caught:
+        job.live(0)
+    assert "; grant the right to list)" in caught.value.what
+    assert not job.store().transactions
+
+    job.sinks["a"].recover = recover  # type: ignore[method-assign]  # and at the end
+    coordinator = job.coordinator()
+    plan = coordinator.plan(0, run="new")
+    votes = [job.task(plan, sink, slot, run="new") for sink in SINKS for slot in range(3)]
+    job.sinks["a"].recover = refused  # type: ignore[method-assign,assignment]  # as above
+    coordinator.decide(plan, votes)
+    job.finished = 0
+    job.check()
+
+
 def test_whatever_a_sink_lets_slip_in_a_sweep_puts_the_sweep_off() -> None:
     job = Job()
     recover = job.sinks["a"].recover

@@ -31,6 +31,11 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
         "The target system did not take it within the time; what is decided stays decided.",
         "Start the query again when the target answers; a supervised query does so by its restart strategy.",
     ),
+    StopReason.UNSWEPT: (
+        errors.ConfigurationError,
+        "What earlier runs left open in a target cannot be listed or ended, so no task has run.",
+        "Do what the last words in the brackets say, and start the query again.",
+    ),
     StopReason.REFUSED: (
         errors.CommitRefusedError,
         "The target system refused a commit for as long as it was asked; what is decided stays decided.",

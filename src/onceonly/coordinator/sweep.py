@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints, protocol
-from onceonly.errors import LogError
+from onceonly.errors import LogError, OnceonlyError
 from onceonly.model import LinkKind
 
 if TYPE_CHECKING:
@@ -70,7 +70,10 @@ class Sweeper:
                 self._void(link, name, each)
         except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
             log.warning("Query %s, chk-%s: sweep of %s put off: %s", self._log.query, link.epoch, name, error)
-            return protocol.SweepFailed(f"sink {name}: {error}")
+            if isinstance(error, OnceonlyError):
+                needs = "" if error.restartable else error.next_step
+                return protocol.SweepFailed(f"sink {name}: {error.what}", needs)
+            return protocol.SweepFailed(f"sink {name}: {type(error).__name__}: {error}")
         if newer:
             raise LogError(
                 f"Query {self._log.query} is at chk-{link.epoch} by its checkpoint, and transaction "

@@ -137,6 +137,7 @@ class StopReason(enum.StrEnum):
     OVERTAKEN = "overtaken"
     IN_DOUBT = "in doubt"
     DELAYED = "delayed"
+    UNSWEPT = "unswept"
     REFUSED = "refused"
     LATE = "late"
     UNSYNCED = "unsynced"
@@ -250,9 +251,13 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class SweepFailed:
-    """The outside world could not be asked, or not completely. This means unknown, not none."""
+    """The outside world could not be asked, or not completely. This means unknown, not none.
+
+    ``needs`` says what somebody has to do first, where to ask again does not help: a permission to grant.
+    """
 
     reason: str
+    needs: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ def start_swept(state: s.SweepingStart, _event: m.Swept) -> Move:
 
 def start_not_swept(_state: s.State, event: m.SweepFailed) -> Move:
     """Stop: no task runs while leftovers cannot be listed."""
+    if event.needs:
+        return stop(StopReason.UNSWEPT, f"{event.reason}; {event.needs}")
     return stop(StopReason.DELAYED, event.reason)
 
 
