@@ -122,7 +122,7 @@ def test_the_sink_of_the_docs_has_at_most_40_lines() -> None:
 
 
 # ------------------------------------------------------------------------------------------- links
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_every_link_leads_somewhere(page: str) -> None:
     # The site's own links are checked where it is built.
     inline = [token for token in MarkdownIt("commonmark").parse(text(page)) if token.type == "inline"]
@@ -139,6 +139,12 @@ def test_every_link_leads_somewhere(page: str) -> None:
 # ------------------------------------------------------------------------------------------ length
 def test_the_readme_has_at_most_900_words_with_its_tables() -> None:
     assert len(text("README.md").split()) <= 900
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])
+def test_a_page_has_at_most_2500_words(page: str) -> None:
+    # What grows beyond is parted by its readers' tasks.
+    assert len(text(page).split()) <= 2500
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/adr/")])
