@@ -291,6 +291,28 @@ def test_a_decision_that_spark_went_on_after_is_carried_out_before_the_next_epoc
     job.check()
 
 
+def test_a_run_that_is_overtaken_while_it_settles_the_epoch_before_takes_nothing_back(
+    arm: Callable[[str], None],
+) -> None:
+    job = Job(application="mine")
+    job.live(0)
+    arm("link.after_put=raise")
+    with pytest.raises(failpoints.FailpointError):
+        job.live(1)
+
+    def overtake(step: str, _value: object) -> None:
+        if step == "receipt.after":
+            job.disk.hook = None
+            MemoryLog(job.disk).put_link(
+                Link(epoch=2, index=0, kind=LinkKind.ABORT, plan="another.plan", run="r")
+            )
+
+    job.disk.hook = overtake
+    with pytest.raises(errors.SupersededError, match="application another"):
+        job.coordinator().plan(2, barrier=("2",), passed=lambda epoch: Passed(epoch=epoch))
+    assert [link.plan for link in job.disk.links[2]] == ["another.plan"]
+
+
 @pytest.mark.parametrize("taken", [False, True])
 def test_what_a_decision_lost_that_spark_went_on_after_is_taken_over_or_stops(
     arm: Callable[[str], None],

@@ -126,7 +126,7 @@ def receipt_put(state: s.Receipting, _event: m.ReceiptPersisted) -> Move:
     if context is None:
         return s.SweepingEnd(state.link), (sweep(state.link),)
     if context.then is not None:
-        return s.Reading(context.then), (ReadChain(context.then.epoch),)
+        return s.Reading(context.then), (ReadChain(context.then.epoch, owners=True),)
     return drain(context, state.link)
 
 
