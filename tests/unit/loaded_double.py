@@ -11,6 +11,7 @@ from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.loaded import DECLARED, Books, ConflictError, Layout, Load, LoadedSink
 from onceonly.families.loaded.folders import FolderHome
 from onceonly.families.loaded.load import app_of
+from onceonly.families.loaded.sink import newest_with_rows
 from onceonly.ports import Option
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class LoadedDouble(LoadedSink):
             "table": "t",
             "columns": "key value",
             "since": 0,
-            "newest": self.newest_with_rows(app_of(context.query, context.sink)),
+            "newest": newest_with_rows(self.books(app_of(context.query, context.sink), None)),
         }
 
     def identity(self) -> Mapping[str, str | int]:
@@ -53,14 +54,10 @@ class LoadedDouble(LoadedSink):
 
         return Layout(pa.schema([(name, pa.string()) for name in str(facts["columns"]).split()]))
 
-    def newest(self, app: str) -> int | None:
-        with self._log() as log:
-            [(epoch,)] = log.execute("SELECT max(epoch) FROM attempts WHERE app = ?", [app]).fetchall()
-        return None if epoch is None else int(epoch)
-
-    def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:
+    def books(self, app: str, epoch: int | None, *, since: int | None = None) -> Books:
         with self._log() as log:
             rows = log.execute("SELECT name, epoch, void FROM attempts WHERE app = ?", [app]).fetchall()
+        epoch = max((of for _, of, _ in rows), default=0) if epoch is None else epoch
         return Books(
             committed=frozenset(name for name, of, void in rows if of >= epoch and not void),
             void=frozenset(name for name, of, void in rows if of >= epoch and void),

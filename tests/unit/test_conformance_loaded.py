@@ -20,7 +20,7 @@ from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, Mode, Retr
 from onceonly_proof.conformance import SinkConformance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from onceonly.families.loaded import Books
 
@@ -199,13 +199,12 @@ def test_what_is_not_found_in_a_log_that_was_cut_or_has_gone_on_is_unknown_and_i
     assert isinstance(bench.sink().commit(handle), Unknown)
     real = LoadedDouble.books
 
-    def cut(self: LoadedDouble, app: str, epoch: int, *, since: int | None = None) -> Books:
+    def cut(self: LoadedDouble, app: str, epoch: int | None, *, since: int | None = None) -> Books:
         import dataclasses
 
         return dataclasses.replace(real(self, app, epoch, since=since), is_whole=False, newest=0)
 
     monkeypatch.setattr(LoadedDouble, "books", cut)
-    monkeypatch.setattr(LoadedDouble, "newest", lambda *_: 0)
     assert isinstance(bench.sink().commit(handle), Unknown)
     bench.sink().abort(handle)
     assert place(folder, handle).exists()
@@ -253,6 +252,26 @@ def test_what_an_older_epoch_has_left_is_told_by_its_mark(bench: Bench, folder: 
         bench.sink().abort(handle)
     assert place(folder, committed).exists()
     assert not place(folder, left).exists()
+
+
+def test_the_note_of_an_attempt_is_removed_once(
+    bench: Bench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[str] = []
+    unmark = FolderHome.unmark
+
+    def counted(home: FolderHome, app: str, names: Iterable[str]) -> None:
+        removed.extend(names)
+        unmark(home, app, names)
+
+    monkeypatch.setattr(FolderHome, "unmark", counted)
+    handles = [bench.prepared(rows(slot), slot=slot) for slot in range(3)]
+    shutil.rmtree(place(folder, handles[2]))
+    sink = bench.sink()
+    assert [type(each) for each in sink.commit_many(handles)] == [Committed, Committed, Lost]
+    sink.complete(bench.query, 0, handles[:2])
+    assert sorted(removed) == sorted(handle.transaction for handle in handles)
+    assert list(bench.sink().recover(bench.query)) == []
 
 
 def test_a_mark_that_outlived_its_commit_is_tidied_up_and_nothing_else(

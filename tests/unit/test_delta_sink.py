@@ -69,6 +69,20 @@ def test_an_epoch_is_one_version_that_names_its_attempts_and_its_app(bench: Benc
     assert DeltaTable(path).version() == 1
 
 
+def test_a_check_reads_the_table_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.committed(rows(1))
+    opened: list[object] = []
+    find = target.find_table
+
+    def counted(*of: Any) -> Any:  # noqa: ANN401  as the target's own
+        opened.append(of)
+        return find(*of)
+
+    monkeypatch.setattr(target, "find_table", counted)
+    assert bench.check()["newest"] == 0
+    assert len(opened) == 1
+
+
 def test_another_query_on_the_same_table_has_epochs_of_its_own(bench: Bench, path: Path) -> None:
     bench.committed(rows(0), epoch=5)
     other = Bench(DeltaSink, "delta2", {"path": str(path)}, COLUMNS)
@@ -172,10 +186,12 @@ def test_a_commit_that_is_looked_up_after_the_log_was_cut_is_not_guessed(bench: 
     table = DeltaTable(path)
     table.create_checkpoint()
     (path / "_delta_log" / f"{0:020d}.json").unlink()
-    books = target.read_books(read_place(str(path)), "onceonly/q/delta", 0, since=None)
+    books = target.read_books(target.open_table(read_place(str(path))), "onceonly/q/delta", 0, since=None)
     assert handle.transaction in books.committed
     assert not books.is_whole
-    assert target.read_books(read_place(str(path)), "onceonly/q/delta", 0, since=0).is_whole
+    assert target.read_books(
+        target.open_table(read_place(str(path))), "onceonly/q/delta", 0, since=0
+    ).is_whole
 
 
 def test_a_restored_backup_is_told_with_the_epochs_that_are_missing(bench: Bench, path: Path) -> None:

@@ -63,6 +63,20 @@ def place_of(bench: Bench, handle: Handle) -> Path:
     return Path(str(bench.check()["home"])) / Load.of(handle).folder
 
 
+def test_a_check_reads_the_table_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.committed(rows(1))
+    opened: list[object] = []
+    find = target.find_table
+
+    def counted(*of: Any) -> Any:  # noqa: ANN401  as the target's own
+        opened.append(of)
+        return find(*of)
+
+    monkeypatch.setattr(target, "find_table", counted)
+    assert bench.check()["newest"] == 0
+    assert len(opened) == 1
+
+
 def test_an_epoch_is_one_snapshot_and_a_property_names_its_attempts(
     bench: Bench, options: Mapping[str, str]
 ) -> None:

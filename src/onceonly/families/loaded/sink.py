@@ -94,27 +94,13 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     def layout(self, facts: Mapping[str, str | int]) -> Layout:
         """Say how rows lie in the files, by what ``check`` found. Executor; asks nobody."""
 
-    @abstractmethod
-    def newest(self, app: str) -> int | None:
-        """Return the newest epoch that the target's log has an entry of. Driver. Raises ``UnavailableError``."""
-
-    def newest_with_rows(self, app: str) -> int:
-        """Return the newest epoch of which the target's log adds anything; ``NONE_YET`` where there is none. Driver.
-
-        Of the newest entry all may be void: then its epoch is run again.
-        """
-        newest = self.newest(app)
-        if newest is None:
-            return NONE_YET
-        return _with_rows(newest, self.books(app, newest))
-
     def standing(self, app: str) -> int | None:
-        """Return the newest epoch whose rows the target still holds, where that can be told from ``newest``. Driver."""
-        return self.newest(app)
+        """Return the newest epoch whose rows the target still holds, by default that of the newest entry. Driver."""
+        return self.books(app, None).newest
 
     @abstractmethod
-    def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:
-        """Read what the target's log says of an epoch, and of later ones. Driver; only looks.
+    def books(self, app: str, epoch: int | None, *, since: int | None = None) -> Books:
+        """Read what the target's log says of an epoch and of later ones, or of the newest. Driver; only looks.
 
         ``since`` is a version of the target before which no attempt asked for was begun; None where that is not known.
         Raises ``UnavailableError``.
@@ -270,24 +256,23 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         app = app_of(context.query, context.sink)
         # Listed before the books are read: what is committed in between is in one of them.
         names = self.home.marked(app)
-        newest = self.newest(app)
-        books = self.books(app, newest) if names and newest is not None else Books()
+        books = self.books(app, None) if names else Books()
+        committed = None if books.newest is None else newest_with_rows(books)
         return [
             Leftover(
                 transaction=name,
                 data={"folder": folder_of(app, name)},
                 epoch=epoch_of(name),
                 is_open=name not in books.committed,
-                committed=None if newest is None else _with_rows(newest, books),
+                committed=committed,
             )
             for name in names
         ]
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:  # noqa: ARG002  by handles
-        """Make it durable that these attempts are open no more."""
+        """Make it durable that these attempts are open no more, as their commit has noted."""
         home = self.home
         for app in {Load.of(handle).app for handle in handles}:
-            home.unmark(app, [handle.transaction for handle in handles])
             home.sync_marks(app)
 
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
@@ -307,11 +292,10 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         )
 
     def _is_committed(self, load: Load) -> bool:
-        newest = self.newest(load.app)
-        if newest is not None and load.epoch < newest:
+        books = self.books(load.app, None, since=load.since or None)
+        if books.newest is not None and load.epoch < books.newest:
             return load.name not in self.home.marked(load.app)
-        books = self.books(load.app, load.epoch, since=load.since or None)
-        return load.name in books.committed or not books.is_whole
+        return load.name in books.committed or (load.epoch == books.newest and not books.is_whole)
 
     def _commit(self, app: str, epoch: int, loads: Sequence[Load]) -> Mapping[str, Outcome]:
         """Enter what is not in the books, and say what became of each."""
@@ -359,9 +343,14 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         )
 
 
-def _with_rows(newest: int, books: Books) -> int:
-    """Return the newest epoch that has added anything; where the log no longer tells, the newest."""
-    return newest if books.committed or not books.is_whole else newest - 1
+def newest_with_rows(books: Books) -> int:
+    """Return the newest epoch that has added anything, by the books of the newest; ``NONE_YET`` where there is none.
+
+    Of the newest entry all may be void: then its epoch is run again. Where the log no longer tells, it is the newest.
+    """
+    if books.newest is None:
+        return NONE_YET
+    return books.newest if books.committed or not books.is_whole else books.newest - 1
 
 
 _LOST = "a data file was removed before it was committed; the table's log has its attempt as void"

@@ -10,6 +10,7 @@ from onceonly.families.columns import find
 from onceonly.families.loaded import Books, Load, LoadedSink, withdrawing
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
+from onceonly.families.loaded.sink import newest_with_rows
 from onceonly.families.loaded.types import choose, schema_of
 from onceonly.ports.standing import Held
 from onceonly.sinks.delta import target
@@ -73,7 +74,7 @@ class DeltaSink(LoadedSink):
             "columns": target.columns_of(table, chosen.names),
             "indexed": target.indexed(table),
             "since": table.version(),
-            "newest": self.newest_with_rows(app_of(context.query, context.sink)),
+            "newest": newest_with_rows(target.read_books(table, app_of(context.query, context.sink), None)),
         }
 
     def identity(self) -> Mapping[str, str | int]:
@@ -87,14 +88,11 @@ class DeltaSink(LoadedSink):
         schema, partition_by = target.arrow_of(str(facts["columns"]))
         return DeltaLayout(schema, partition_by, int(facts["indexed"]))
 
-    def newest(self, app: str) -> int | None:
-        return target.open_table(self.at).transaction_version(app)
-
     def standing(self, app: str) -> int | None:
         return target.standing(self.at, app)
 
-    def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:
-        return target.read_books(self.at, app, epoch, since=since)
+    def books(self, app: str, epoch: int | None, *, since: int | None = None) -> Books:
+        return target.read_books(target.open_table(self.at), app, epoch, since=since)
 
     def files_now(self) -> Sequence[str]:
         return target.files_now(self.at)

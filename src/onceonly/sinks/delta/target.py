@@ -198,13 +198,13 @@ def indexed(table: DeltaTable) -> int:
     return int(text) if text.lstrip("-").isdecimal() else _INDEXED
 
 
-def read_books(place: Place, app: str, epoch: int, *, since: int | None) -> Books:
-    """Read what the log says of an epoch of ours, and of later ones. Driver. Raises ``UnavailableError``."""
-    table = open_table(place)
+def read_books(table: DeltaTable, app: str, epoch: int | None, *, since: int | None = None) -> Books:
+    """Read what the log says of an epoch of ours, and of later ones; without one, of the newest. Driver."""
     newest = table.transaction_version(app)
+    epoch = newest if epoch is None else epoch
     last = table.transaction_version(_withdrawn(app))
     withdrawn = NEVER if last is None else last
-    if newest is None or newest < epoch:
+    if newest is None or epoch is None or newest < epoch:
         return Books(newest=newest, withdrawn=withdrawn, at=table)
     committed: set[str] = set()
     void: set[str] = set()

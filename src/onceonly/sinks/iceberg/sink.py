@@ -10,6 +10,7 @@ from onceonly.families.columns import find
 from onceonly.families.loaded import Books, Load, LoadedSink, withdrawing
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
+from onceonly.families.loaded.sink import newest_with_rows
 from onceonly.families.loaded.types import choose, schema_of
 from onceonly.ports.standing import Held
 from onceonly.sinks.iceberg import target
@@ -65,13 +66,13 @@ class IcebergSink(LoadedSink):
         has = arrow_of(table.schema())
         chosen = has if given is None else choose(given, has, who=self.shown)
         self._refuse_keys(table, chosen)
-        app = app_of(context.query, context.sink)
+        books = target.books_of(table, app_of(context.query, context.sink), None)
         return {
             "home": home.text,
             "table": str(table.metadata.table_uuid),
             "columns": target.columns_of(table, chosen.names),
-            "since": target.books_of(table, app, 0).withdrawn + 1,
-            "newest": self.newest_with_rows(app),
+            "since": books.withdrawn + 1,
+            "newest": newest_with_rows(books),
         }
 
     def identity(self) -> Mapping[str, str | int]:
@@ -90,13 +91,10 @@ class IcebergSink(LoadedSink):
     def layout(self, facts: Mapping[str, str | int]) -> Layout:
         return IcebergLayout(*target.told(str(facts["columns"])))
 
-    def newest(self, app: str) -> int | None:
-        return target.newest(self._open(), app)
-
     def standing(self, app: str) -> int | None:
         return target.standing(self._open(), app)
 
-    def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:  # noqa: ARG002  of the newest only
+    def books(self, app: str, epoch: int | None, *, since: int | None = None) -> Books:  # noqa: ARG002  of the newest only
         return target.books_of(self._open(), app, epoch)
 
     def files_now(self) -> Sequence[str]:

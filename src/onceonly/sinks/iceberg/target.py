@@ -220,7 +220,7 @@ def newest(table: Table, app: str) -> int | None:
     return None if app not in table.properties else int(_note_of(table, app)["epoch"])
 
 
-def books_of(table: Table, app: str, epoch: int) -> Books:
+def books_of(table: Table, app: str, epoch: int | None) -> Books:
     """Return what the table's property says: of the newest epoch, and of no older one. Pure."""
     if app not in table.properties:
         return Books(at=table)
@@ -230,7 +230,7 @@ def books_of(table: Table, app: str, epoch: int) -> Books:
         void=frozenset(note["void"]),
         newest=note["epoch"],
         # What it has added itself is forgotten where later ones were taken back.
-        is_whole=not note.get("bare") or epoch > note["epoch"],
+        is_whole=not note.get("bare") or (epoch is not None and epoch > note["epoch"]),
         withdrawn=note.get("withdrawn", NEVER),
         at=table,
     )
