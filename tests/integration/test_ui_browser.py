@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from functools import partial
@@ -15,9 +16,11 @@ from tests.unit.operator_bench import QUERY, QueryCoordinator
 from tests.unit.test_ui_pages import EVIL, PAGES, evil_query
 from tests.unit.ui_bench import WAIT_S
 
+from onceonly.log.progress import Progress, ProgressFiles, SourceReport
 from onceonly.looking import seen
 from onceonly.operations.find import open_checkpoint
 from onceonly.ui.pages import TABS
+from onceonly.view import multiples
 from onceonly.view.page import report as page_of
 from onceonly_proof.handover import until
 
@@ -81,6 +84,44 @@ def test_axe_finds_nothing(
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}[scheme]
         assert page.evaluate("document.documentElement.scrollWidth") <= ui_browser.SIZE[0]
+
+
+class Timed(QueryCoordinator):
+    """Reads a source that tells how old the place is at which an epoch begins, as Kinesis does."""
+
+    def barrier(self, epoch: int) -> str:
+        return json.dumps({"start": {"a": ["after", "7"]}, "onceonly.behind.ms": {"start/a": 400 * epoch}})
+
+
+@pytest.fixture(scope="module", params=["rows", "seconds"])
+def late(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, str]]:
+    """Serve a query whose epochs are behind their source; give the title of the figure that shows it, too."""
+    place = tmp_path_factory.mktemp("late") / "cp"
+    query = QueryCoordinator(place) if request.param == "rows" else Timed(place)
+    query.complete(*range(30))
+    for epoch in range(30):
+        latest = json.dumps({"events": {"0": 10 * (epoch + 1) + 7 * epoch, "1": 5 * (epoch + 1), "10": 0}})
+        source = SourceReport(name="KafkaV2", latest=latest if request.param == "rows" else "")
+        ProgressFiles(query.path).put(Progress(epoch=epoch, run="r", sources=(source,)))
+    with ui_bench.serve([open_checkpoint(query.path)]) as server:
+        yield server, multiples.BEHIND if request.param == "rows" else multiples.BEHIND_S
+
+
+@pytest.mark.parametrize("scheme", ui_browser.SCHEMES)
+def test_axe_finds_nothing_where_a_query_is_behind_its_source(
+    late: tuple[Server, str], browser: Browser, scheme: Scheme
+) -> None:
+    server, title = late
+    with ui_browser.tab(browser, server.address, scheme=scheme) as (page, wrong):
+        for path in ("latency", "epoch/29"):
+            page.goto(f"{server.base}/{QUERY}/{path}")
+            if path == "latency":
+                assert page.get_by_role("img", name=title).count() == 1
+            assert ui_browser.findings(page) == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= ui_browser.SIZE[0]
+        assert wrong == []
 
 
 @pytest.mark.parametrize("scheme", ui_browser.SCHEMES)
