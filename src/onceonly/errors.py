@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+_IN_CODE = re.compile(r"\.option\('([^']+)', '?([^')]+)'?\)")
+_AGAIN = "start the query again"
 _TAG = re.compile(r"\[ONCEONLY:([A-Z_]+)\] (.*?)(?: \[next: (.*?)\])(?=\s|$)", re.DOTALL)
 
 
@@ -156,6 +158,16 @@ class ProtocolError(OnceonlyError):
     """An illegal move of the protocol: a defect in onceonly. Stopped before anything was sent."""
 
     code = "PROTOCOL"
+
+
+def typed(error: OnceonlyError) -> str:
+    """Return an error's next step for somebody who typed a command. Pure.
+
+    What a command meets, a job meets, too, and the error speaks to its author: of ``.option(…)``, and of starting the
+    query again where an outside system did not answer.
+    """
+    step = _IN_CODE.sub(r"\1=\2", error.next_step)
+    return step.replace(_AGAIN, "run this command again") if isinstance(error, UnavailableError) else step
 
 
 def _rebuild(kind: type[OnceonlyError], what: str, next_step: str) -> OnceonlyError:

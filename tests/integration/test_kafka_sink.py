@@ -450,7 +450,7 @@ def test_a_failed_flush_waits_for_the_marker_before_the_client_goes(
     monkeypatch.setattr(transaction.producer, "send_offset", late)
     monkeypatch.setattr(transaction.producer, "flush", none_is_acknowledged)
     monkeypatch.setattr(transaction.producer, "close", closed)
-    with pytest.raises(WriteFailedError, match="1 rows were not acknowledged"):
+    with pytest.raises(WriteFailedError, match="1 row was not acknowledged"):
         query.sink.pre_commit(transaction)
     query.sink.discard(transaction)
     assert steps == ["marker sent", "closed"]

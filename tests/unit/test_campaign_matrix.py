@@ -195,7 +195,7 @@ def seen(*rounds: Round) -> str:
 def test_the_terminal_shows_matrix_verdict_and_faults() -> None:
     shown = " ".join(seen(one()).replace("│", " ").split())
     assert "kafka exactly-once 1 1,200 1,200 4,000 0 clean" in shown
-    assert "CLEAN · 1,200 crashes · 1 rounds · recovery 3.0 s median, 4.0 s worst" in shown
+    assert "CLEAN · 1,200 crashes · 1 round · recovery 3.0 s median, 4.0 s worst" in shown
     assert "kill link.after_put 1,200 1,200" in shown
 
 

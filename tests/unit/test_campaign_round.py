@@ -417,7 +417,7 @@ def test_what_a_round_noted_is_in_its_verdict(scene: Scene, monkeypatch: pytest.
     assert found.verdict == "inconclusive"
     start, reader = found.trouble
     assert "nothing was visible 0.05 s after the start" in start
-    assert reader.endswith("saw 1 rows, 2 were there in the end: KafkaError: no")
+    assert reader.endswith("saw 1 row, 2 were there in the end: KafkaError: no")
     assert kept is not None
 
 

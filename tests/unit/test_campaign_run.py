@@ -218,7 +218,7 @@ def test_the_exit_status_tells_the_verdict(
 
     assert cli.run(["verify", "--crashes", "1", "--sink", "kafka"]) == status
     shown = capsys.readouterr().out
-    assert f"{['CLEAN', 'ANOMALIES', 'INCONCLUSIVE'][status]} · 10 crashes · 1 rounds" in shown
+    assert f"{['CLEAN', 'ANOMALIES', 'INCONCLUSIVE'][status]} · 10 crashes · 1 round" in shown
     assert ("armed 10 times, fired 9" in shown) == bool(given.unfired)
     assert f"kill link.after_put 10 {10 - given.unfired}" in " ".join(shown.split())
 

@@ -119,6 +119,7 @@ def _rows(place: Path) -> int:
         ),
         (["sockets"], "there is no feed named 'sockets'"),
         (["socket", "-o", "host=h"], "is missing"),
+        (["socket", "-o", "host=h"], "options are given with -o NAME=VALUE"),
     ],
 )
 def test_wrong_usage_is_told_in_one_sentence(

@@ -7,7 +7,15 @@ import pickle
 import pytest
 
 from onceonly import errors
-from onceonly.errors import CheckpointMovedError, OnceonlyError, UnavailableError, find_error
+from onceonly.errors import (
+    CheckpointMovedError,
+    ConfigurationError,
+    LogError,
+    OnceonlyError,
+    UnavailableError,
+    find_error,
+    typed,
+)
 
 # Other programs, as the benchmark does, derive errors of their own.
 OWN = [kind for kind in errors._kinds().values() if kind.__module__ == errors.__name__]
@@ -67,3 +75,25 @@ def test_only_what_a_restart_can_answer_is_restartable() -> None:
         "UNAVAILABLE",
         "WRITE_FAILED",
     }
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        (
+            UnavailableError("it is silent", next_step="see to the server, and start the query again"),
+            "see to the server, and run this command again",
+        ),
+        (LogError("it is gone", next_step="start the query again"), "start the query again"),
+        (
+            ConfigurationError("it is missing", next_step="set .option('checkpointLocation', <path>) on it"),
+            "set checkpointLocation=<path> on it",
+        ),
+        (
+            ConfigurationError("it is wrong", next_step="set .option('onceonly.job', '2026-11-01')"),
+            "set onceonly.job=2026-11-01",
+        ),
+    ],
+)
+def test_a_next_step_speaks_to_who_typed_a_command(error: OnceonlyError, step: str) -> None:
+    assert typed(error) == step

@@ -76,7 +76,7 @@ def test_a_file_that_is_gone_before_a_replay_stops_the_query_by_its_name(
     source = Source(FILES, {"path": str(tmp_path / "in")})
     made(checkpoint, source).look(0, EXACTLY)
     gone.unlink()
-    with pytest.raises(SourceChangedError, match=r"chk-0: 1 files .* are gone: \S*/in/a b%\.txt\.") as caught:
+    with pytest.raises(SourceChangedError, match=r"chk-0: 1 file .* is gone: \S*/in/a b%\.txt\.") as caught:
         made(checkpoint, source).look(0, EXACTLY)
     assert "kept.txt" not in caught.value.what
     assert "onceonly.source.changed=go-on" in caught.value.next_step
@@ -89,7 +89,7 @@ def test_a_file_that_was_written_anew_or_touched_stops_the_query(checkpoint: Pat
     note(checkpoint, 1, touched)
     os.utime(touched, (1_700_000_009, 1_700_000_009))
     with pytest.raises(
-        SourceChangedError, match=r"chk-1: 1 files .* changed since Spark listed them: .*/a.txt"
+        SourceChangedError, match=r"chk-1: 1 file .* changed since Spark listed them: .*/a.txt"
     ):
         made(checkpoint, Source(FILES)).look(1, EXACTLY)
 
@@ -109,7 +109,7 @@ def test_who_has_chosen_to_go_on_is_told_and_goes_on(
     note(checkpoint, 0, gone)
     gone.unlink()
     made(checkpoint, Source(FILES), changed=GoOn.GO_ON).look(0, EXACTLY)
-    assert "chk-0: 1 files that chk-0 reads are gone" in caplog.text
+    assert "chk-0: 1 file that chk-0 reads is gone" in caplog.text
     assert "It goes on, as it was told to" in caplog.text
     made(checkpoint, Source(FILES)).look(0, AT_MOST)
     with pytest.raises(SourceChangedError):
@@ -123,13 +123,13 @@ def test_files_on_a_store_are_said_not_to_be_watched(
     note(checkpoint, 0)
     (checkpoint / "sources" / "0" / "0").write_text(f"v1\n{entry}")
     made(checkpoint, Source(FILES)).look(0, EXACTLY)
-    assert "1 files that chk-0 reads are not watched" in caplog.text
+    assert "1 file that chk-0 reads is not watched" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "1 files of the file source will never be read"),
+        ({}, "1 file of the file source will never be read"),
         ({"maxfileage": "9 days"}, ""),
         ({"maxfileage": "691200001"}, ""),  # of milliseconds, as Spark reads it
         ({"maxfileage": "3600000"}, "maxFileAge (3600000)"),

@@ -258,7 +258,7 @@ def test_what_is_lost_is_said_and_left_to_the_next_run(coordinator: QueryCoordin
     (coordinator.box / "t2-1.open").rename(coordinator.box / "t2-1.lost")
     told = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
     assert told.returncode == 1
-    assert "1 transactions were lost" in told.stderr
+    assert "1 transaction was lost" in told.stderr
     assert "put GLOBAL_COMMIT link 2.1: what chk-2 has lost is still decided" in told.stdout
     last = coordinator.log.chain(2)[-1]
     assert [vote.handle.transaction for vote in last.votes if vote.handle] == ["t2-1"]

@@ -235,7 +235,7 @@ def test_a_match_needs_the_same_sink_and_a_handle() -> None:
 
     assert not matched
     assert len(rest) == 2
-    assert missing == "sink a: 1 x (1 rows, checksum 01)"
+    assert missing == "sink a: 1 x (1 row, checksum 01)"
 
 
 def test_an_application_whose_name_only_begins_alike_is_another() -> None:

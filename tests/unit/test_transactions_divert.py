@@ -134,7 +134,7 @@ def test_exactly_the_rows_that_are_refused_become_letters_and_the_rest_is_applie
     assert "transactions divert" in stuck.stderr
     first, second = job.refused_slots()
     done = divert(job, first)
-    assert "1 rows are dead letters, 3 are left" in done.stderr
+    assert "1 dead letter, 3 are left" in done.stderr
     assert (job.rows(), job.dead()) == ([], ["again"])
     done = divert(job, second)
     assert done.returncode == 0, done.stderr

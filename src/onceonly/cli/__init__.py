@@ -15,7 +15,7 @@ from importlib import metadata
 import click
 
 from onceonly.cli.shared import EXIT_ANOMALY, EXIT_CANNOT_TELL, EXIT_USAGE, complain, status_of
-from onceonly.errors import OnceonlyError, SetupError
+from onceonly.errors import OnceonlyError, SetupError, typed
 
 __all__ = ["EXIT_ANOMALY", "EXIT_CANNOT_TELL", "EXIT_USAGE", "cli", "main", "run"]
 
@@ -106,6 +106,6 @@ def run(arguments: list[str]) -> int:
         error.show()
         return EXIT_USAGE
     except OnceonlyError as error:
-        complain(error.what, error.next_step)
+        complain(error.what, typed(error))
         return status_of(error)
     return status if isinstance(status, int) else 0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onceonly.cli import shared
-from onceonly.errors import OnceonlyError
+from onceonly.errors import OnceonlyError, typed
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from onceonly.operations.expire import Place
@@ -67,7 +68,7 @@ def expire(
         return 0
     count = sum(len(old.files) for _, found in due for old in found.removing)
     epochs = sum(len(found.expiring) for _, found in due)
-    shared.tell(f"{epochs} epochs are to leave the manifests, and {count} files are to be deleted")
+    shared.tell(f"{n(epochs, 'epoch is')} to leave the manifests, and {n(count, 'file is')} to be deleted")
     if not shared.agreed("Shall this be done?", yes=yes):
         return shared.EXIT_ANOMALY
     done: list[tuple[Place, Due]] = []
@@ -76,7 +77,7 @@ def expire(
         try:
             done.append((each, operation.carry_out(each, found)))
         except OnceonlyError as error:
-            shared.complain(error.what, error.next_step)
+            shared.complain(error.what, typed(error))
             status = max(status, shared.status_of(error))
     _show(done, dry_run=False, as_json=as_json)
     return status

@@ -41,7 +41,12 @@ def run(feed: str, *, options: tuple[str, ...], options_file: Path | None) -> in
     from onceonly.sources.asked import ask
     from onceonly.sources.journal.receiver import Receiver
 
-    asked = ask(feed, {"receiver": "outside", **_pairs([*lines(options_file), *options])})
+    pairs = _pairs([*lines(options_file), *options])
+    try:
+        asked = ask(feed, {"receiver": "outside", **pairs})
+    except ConfigurationError as error:
+        how = "options are given with -o NAME=VALUE, or as such lines in --options-file"
+        raise ConfigurationError(error.what, next_step=f"{error.next_step.rstrip('.')}; {how}") from error
     if asked.inside:
         raise ConfigurationError(
             "receiver=inside is for a query, whose receiver is this command otherwise",
@@ -73,7 +78,7 @@ def list_(places: tuple[str, ...], *, as_json: bool) -> int:
     """Show journals: what is unread in them, and who writes and reads them. Damaged ones are named."""
     from rich.table import Table
 
-    from onceonly.errors import OnceonlyError
+    from onceonly.errors import OnceonlyError, typed
     from onceonly.operations import journals
 
     seen: list[journals.Seen] = []
@@ -82,7 +87,7 @@ def list_(places: tuple[str, ...], *, as_json: bool) -> int:
         try:
             seen.append(journals.look(place))
         except OnceonlyError as error:
-            shared.complain(error.what, error.next_step)
+            shared.complain(error.what, typed(error))
             status = max(status, shared.status_of(error))
     if as_json:
         shared.show_json([journals.as_json(each) for each in seen])

@@ -7,6 +7,7 @@ import click
 from onceonly.cli import shared
 from onceonly.cli.savepoint import progress
 from onceonly.errors import ConfigurationError, OnceonlyError
+from onceonly.words import n
 
 
 @click.command()
@@ -44,7 +45,7 @@ def rescale(  # noqa: PLR0913  one parameter for each option
     here = the_one(checkpoint)
     found = operation.prepare(here, partitions, force=force)
     shared.tell(
-        f"query {here.query}: the state after chk-{found.epoch} is to be dealt to {partitions} partitions"
+        f"query {here.query}: the state after chk-{found.epoch} is to be dealt to {n(partitions, 'partition')}"
         + (f" (of {found.partitions})" if found.partitions else "")
         + f", after a savepoint in {place}"
     )
@@ -66,7 +67,7 @@ def rescale(  # noqa: PLR0913  one parameter for each option
     except OnceonlyError as error:
         operation.end(here, action, f"not done: {error.what}")
         raise
-    after = f"{partitions} partitions of state, from chk-{found.epoch + 1} on, which has no rows"
+    after = f"{n(partitions, 'partition')} of state, from chk-{found.epoch + 1} on, which has no rows"
     operation.end(here, action, after)
     if as_json:
         shared.show_json({

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onceonly.errors import CheckpointMovedError, ConfigurationError, InDoubtError
+from onceonly.errors import CheckpointMovedError, ConfigurationError, InDoubtError, typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -165,7 +165,7 @@ def report(problems: Iterable[Problem], *, others: bool) -> int:
         if problem.foreign and others:
             tell(f"left out: {problem.error.what}")
             continue
-        complain(problem.error.what, problem.error.next_step)
+        complain(problem.error.what, typed(problem.error))
         status = max(status, status_of(problem.error) if not problem.foreign else EXIT_CANNOT_TELL)
     return status
 

@@ -10,6 +10,7 @@ import click
 from onceonly.cli import shared, targets
 from onceonly.cli.hanging import hanging
 from onceonly.errors import ConfigurationError, OnceonlyError
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -210,7 +211,7 @@ def _settle(  # noqa: PLR0913  one parameter for each option
     here = find(path)
     if number is not None and len(here.checkpoints) > 1:
         raise ConfigurationError(
-            f"{path} leads to {len(here.checkpoints)} queries, and chk-{number} may be of any of them",
+            f"{path} leads to {n(len(here.checkpoints), 'query')}, and chk-{number} may be of any of them",
             next_step="name the checkpointLocation of one of them",
         )
     found, problems = shared.each(here, lambda each: settle.prepare(each, order, given, force=force))
@@ -247,7 +248,7 @@ def _settle(  # noqa: PLR0913  one parameter for each option
     lost = sum(result.lost for _, result in results)
     if lost:
         shared.tell(
-            f"{lost} transactions were lost, and are fenced: the query's next run writes their rows again"
+            f"{n(lost, 'transaction was')} lost, and are fenced: the query's next run writes their rows again"
         )
         status = max(status, shared.EXIT_ANOMALY if not against else 0)
     return status
@@ -301,7 +302,8 @@ def divert(  # noqa: PLR0913  one parameter for each option
         for each in diverted.refused[:_SHOWN_MAX]:
             shared.tell(f"row {each.row}: {each.why}")
         shared.tell(
-            f"link {diverted.link}: {len(diverted.refused)} rows are dead letters, {diverted.kept} are left to the sink"
+            f"link {diverted.link}: {n(len(diverted.refused), 'dead letter')}, "
+            f"{n(diverted.kept, 'is')} left to the sink"
         )
         _show(results)
     return shared.report(failures, others=False)
@@ -347,9 +349,9 @@ def _announce(errand: Errand) -> None:
         shared.tell(f"to {order.verb}: {epoch.view.name} {handle.vote.sink} {handle.transaction}")
     rows = sum(handle.vote.rows for handle in epoch.owed)
     does = {
-        "commit": f"{len(epoch.owed)} decided transactions are to be committed",
-        "abort": f"{len(epoch.owed)} decided transactions are to be aborted against their decision, and the next start "
-        f"writes their {rows} rows again"
+        "commit": f"{n(len(epoch.owed), 'decided transaction is')} to be committed",
+        "abort": f"{n(len(epoch.owed), 'decided transaction is')} to be aborted against their decision, and the next "
+        f"start writes their {n(rows, 'row')} again"
         if epoch.owed
         else f"what {epoch.view.name} has open is to be aborted, and the next start runs it again",
     }[order.verb]

@@ -28,6 +28,7 @@ from onceonly.model import Mode, letters_name
 from onceonly.settings.query import Replay
 from onceonly.settings.registry import build, use_of
 from onceonly.stores.opened import told
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -285,7 +286,9 @@ class QueryCoordinator:
         before = sorted(number for number in self.checkpoint.committed() if number < epoch)
         if not before:
             return
-        where = f"the checkpoint {self.settings.checkpoint} has no decision log, but {len(before)} epochs"
+        where = (
+            f"the checkpoint {self.settings.checkpoint} has no decision log, but {n(len(before), 'epoch')}"
+        )
         if not self.settings.adopt:
             raise AdoptionError(
                 f"{where} up to chk-{before[-1]} that another sink wrote, or that failed before onceonly could "

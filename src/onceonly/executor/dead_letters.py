@@ -16,6 +16,7 @@ from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedErro
 from onceonly.model import Guarantee, Handle, Mode, letters_name, letters_of
 from onceonly.rows.checksum import RowChecksum
 from onceonly.rows.json_rows import json_rows
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -144,7 +145,7 @@ class Letters:
             raise self._both((), error.what, error.next_step) from error
         if self.handle is None and self.context.guarantee is not Guarantee.AT_LEAST_ONCE:
             raise ConfigurationError(
-                f"Sink {self.context.sink} gave no handle for {self.rows} rows, but promises "
+                f"Sink {self.context.sink} gave no handle for {n(self.rows, 'row')}, but promises "
                 f"{self.context.guarantee}.",
                 next_step="Let its pre_commit return a Handle: a defect of the sink.",
             )
@@ -200,7 +201,7 @@ def require_few(query: str, epoch: int, sink: str, ballots: Collection[Ballot], 
     count = sum(each.letters.rows for each in some if each.letters)
     if any(each.beyond for each in some) or (some and limit is not None and count > limit):
         raise RecordRefusedError(
-            f"Query {query}, chk-{epoch}: sink {sink} refused {count} rows of this epoch, more than "
+            f"Query {query}, chk-{epoch}: sink {sink} refused {n(count, 'row')} of this epoch, more than "
             f"onceonly.deadletter.limit, {limit}; the first: {some[0].refused}. Nothing of it is decided",
             next_step="see why so many are refused; then mend rows or target, or start the query with "
             f"onceonly.deadletter.limit={count}: the epoch runs anew, and once it is committed you may lower the limit "

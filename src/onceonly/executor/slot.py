@@ -13,6 +13,7 @@ from onceonly.executor.ballot import Ballot
 from onceonly.model import Guarantee, Mode, Plan, Vote, letters_name
 from onceonly.rows import compiled
 from onceonly.rows.checksum import RowChecksum, require_comparable
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -99,9 +100,7 @@ def run_slot(
     if not attempt.has_rows:
         return Ballot(vote=_vote(context, checksum, None))
     if handle is None and checksum.rows and context.guarantee is not Guarantee.AT_LEAST_ONCE:
-        what = (
-            f"Sink {context.sink} gave no handle for {checksum.rows} rows, but promises {context.guarantee}."
-        )
+        what = f"Sink {context.sink} gave no handle for {n(checksum.rows, 'row')}, but promises {context.guarantee}."
         raise ConfigurationError(what, next_step="Let its pre_commit return a Handle: a defect of the sink.")
     _record("slot.prepared", context, handle)
     failpoints.hit("slot.after_prepare")

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from onceonly.guards.source import Finding, some_of
 from onceonly.options import span
+from onceonly.words import are, n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +83,8 @@ def changed(listed: Sequence[Entry], *, epoch: int) -> tuple[list[Finding], int]
     if gone:
         findings.append(
             Finding(
-                f"{len(gone)} files that chk-{epoch} reads are gone: {some_of(gone)}. Spark would read them as empty",
+                f"{n(len(gone), 'file')} that chk-{epoch} reads {are(len(gone))} gone: {some_of(gone)}. "
+                "Spark would read them as empty",
                 next_step=_GO_ON,
                 stops=True,
             )
@@ -90,8 +92,8 @@ def changed(listed: Sequence[Entry], *, epoch: int) -> tuple[list[Finding], int]
     if other:
         findings.append(
             Finding(
-                f"{len(other)} files that chk-{epoch} reads were changed since Spark listed them: {some_of(other)}. It "
-                "would read them as they are now",
+                f"{n(len(other), 'file')} that chk-{epoch} reads {are(len(other))} changed since Spark listed them: "
+                f"{some_of(other)}. It would read them as they are now",
                 next_step=_GO_ON,
                 stops=True,
             )
@@ -132,7 +134,7 @@ def ages(source: Source, seen: Iterable[Entry]) -> list[Finding]:
         return []
     return [
         Finding(
-            f"{len(old)} files of the file source will never be read, as they are older than the newest by more than "
+            f"{n(len(old), 'file')} of the file source will never be read: older than the newest by more than "
             f"maxFileAge ({options.get('maxfileage', _MAX_AGE)}): {some_of(old)}",
             next_step="touch them to have them read, or raise maxFileAge",
         )

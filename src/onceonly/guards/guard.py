@@ -20,6 +20,7 @@ from onceonly.guards.promises import end_to_end, named
 from onceonly.guards.source import FILES, KAFKA, Finding, Source, merged
 from onceonly.model import Guarantee
 from onceonly.settings.query import SOURCE_CHANGED, SOURCE_FORMAT, SOURCE_OPTION, GoOn
+from onceonly.words import are, n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -176,8 +177,8 @@ class Guard:
         findings, elsewhere = folders.changed(listed, epoch=epoch)
         seen.findings += findings
         if elsewhere:
-            what = f"{elsewhere} files that chk-{epoch} reads are not watched: they are on a store, or not to be seen"
-            seen.findings.append(Finding(what))
+            files = f"{n(elsewhere, 'file')} that chk-{epoch} reads {are(elsewhere)} not watched"
+            seen.findings.append(Finding(f"{files}: on a store, or not to be seen"))
         for each in of_files:
             noted = chain.from_iterable(map(folders.entries, inputs.all_lists()))
             seen.findings += folders.ages(each, noted)

@@ -24,6 +24,7 @@ from onceonly.sinks.kafka.wire.answers import (
     UNKNOWN_TOPIC,
     PutOffError,
 )
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -242,7 +243,7 @@ def _passed_by(source: Source, standing: Standing, earliest: Offsets, epoch: int
         go_on = "" if source.may_pass_over else ", with failOnDataLoss=false on the source"
         yield Finding(
             f"Retention has passed: chk-{epoch} begins at offsets that Kafka does not hold any more; up to "
-            f"{sum(gone.values())} rows are gone ({some_of(gone)})",
+            f"{n(sum(gone.values()), 'row is')} gone ({some_of(gone)})",
             next_step=f"have the rows written again from elsewhere, or do without them{go_on}",
             stops=True,
         )

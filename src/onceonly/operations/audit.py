@@ -17,6 +17,7 @@ from onceonly.operations.states import OWED, QUIET, SETTLED
 from onceonly.ports import QueryContext
 from onceonly.ports.standing import Stands
 from onceonly.protocol.deciding import totals
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -138,7 +139,7 @@ def _of_epoch(
     if held is not None:
         told = [*held.wrong]
         if held.rows != rows:
-            told.append(f"{rows} rows were decided, and {held.rows} of them stand as they were written")
+            told.append(f"{n(rows, 'row was')} decided, and {held.rows} of them stand as they were written")
         return finding(Word.DIFFERS if told else Word.SAME, *told)
     standings = [sinks.standing(participant, handle, within_s=within_s) for handle in handles]
     missing = [
@@ -156,7 +157,7 @@ def _of_epoch(
     stands = counts.get(epoch.view.epoch, 0)
     if stands == rows:
         return finding(Word.SAME)
-    written = f"{rows} rows were decided, and {stands} stand that it has written last"
+    written = f"{n(rows, 'row was')} decided, and {stands} stand that it has written last"
     # What is written by key may be replaced by what comes later, be it under way.
     if stands > rows or (is_newest and max(counts, default=-1) <= epoch.view.epoch):
         return finding(Word.DIFFERS, written)
@@ -192,11 +193,11 @@ def _in_all(
         stays = set(held.wrong) if stays is None else stays.intersection(held.wrong)
         if _stands(model) == _stands(now) and not now.in_doubt:
             more = "; others may have written there, too" if held.rows > rows else ""
-            counts = f"{rows} rows were decided in all, and the target has {held.rows}{more}"
+            counts = f"{n(rows, 'row was')} decided in all, and the target has {held.rows}{more}"
             return finding(Word.DIFFERS, *held.wrong, *([counts] if held.rows != rows else []))
         counted, most = held.rows, _rows(now, name, SETTLED | OWED)
         model = now
-    counts = f"{rows} to {most} rows were decided while it was counted, and the target has {counted}"
+    counts = f"{rows} to {n(most, 'row was')} decided while it was counted, and the target has {counted}"
     is_within = rows <= counted <= most and not stays
     return finding(Word.NOT_TOLD if is_within else Word.DIFFERS, *sorted(stays or ()), counts)
 

@@ -25,6 +25,7 @@ from onceonly.operations import sinks
 from onceonly.operations.settle import refuse_if_alive, refuse_if_unfit
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.rows.checksum import RowChecksum, require_comparable
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -158,7 +159,7 @@ def _pending(checkpoint: Checkpoint, name: str) -> tuple[Link, Vote]:
             ]
     if len(found) != 1:
         raise ConfigurationError(
-            f"{checkpoint.path} has {len(found) or 'no'} transactions {name!r} that are decided and pending",
+            f"{checkpoint.path} has {n(len(found), 'transaction')} {name!r}, decided and pending",
             next_step="onceonly transactions list shows their names",
         )
     return found[0]

@@ -19,6 +19,7 @@ from onceonly.operations import disk, look, sinks
 from onceonly.operations.find import find, single
 from onceonly.operations.probes import Health, Sick, asked
 from onceonly.ports.standing import Stands
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -238,7 +239,7 @@ def _settled(checkpoint: Checkpoint, given: Given, within_s: float) -> None:
     if model.in_doubt and not model.run.alive:
         epoch, handle = model.in_doubt[0]
         raise Sick(
-            f"{len(model.in_doubt)} transactions of {epoch.view.name} are decided and not known to be committed, and "
+            f"{epoch.view.name} is decided, {n(len(model.in_doubt), 'transaction is')} not known to be committed, and "
             "no run is alive",
             f"start the query, or onceonly transactions explain {handle.transaction} {checkpoint.path}",
         )
@@ -264,6 +265,6 @@ def _left_open(checkpoint: Checkpoint, given: Given) -> None:
         sink, item = outside[0]
         by_hand = look.abort_by_hand(checkpoint, item.transaction)
         raise Sick(
-            f"{len(outside)} transactions are open that no link names, as {item.transaction} of the sink {sink}",
+            f"{n(len(outside), 'transaction is')} open that no link names, as {item.transaction} of the sink {sink}",
             f"start the query, or {by_hand}" if by_hand else "start the query",
         )

@@ -16,6 +16,7 @@ from onceonly.model import Guarantee, LinkKind, seconds_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.states import HandleState, meaning
 from onceonly.ports.standing import Stands
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
@@ -83,7 +84,7 @@ def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float 
     names = dict.fromkeys(handle.transaction for _, handle in candidates)
     if len(names) > 1 and name not in names:
         raise ConfigurationError(
-            f"{name!r} stands for {len(names)} transactions: {', '.join(list(names)[:3])}",
+            f"{name!r} stands for {n(len(names), 'transaction')}: {', '.join(list(names)[:3])}",
             next_step="give more of its name; onceonly transactions list --all has the names in full",
         )
     if candidates:
@@ -103,7 +104,7 @@ def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float 
     [(sink, item), *more] = outside
     if more:
         raise ConfigurationError(
-            f"{name!r} stands for {len(outside)} transactions", next_step="give more of its name"
+            f"{name!r} stands for {n(len(outside), 'transaction')}", next_step="give more of its name"
         )
     told = sinks.look_up(checkpoint, given, [(sink, item.handle)], within_s=within_s)
     return of_undecided(model, sink, item, told[sink, item.transaction])
@@ -122,13 +123,13 @@ def of_decided(model: CheckpointModel, handle: HandleView, standing: Standing) -
         standing=standing.stands.value,
         what=f"what slot {vote.slot} of {epoch.view.name} has prepared for the sink {vote.sink}"
         f"{f' ({use.sink}, {use.guarantee.value})' if use is not None else ''}, in run {vote.run or UNKNOWN}{at}",
-        rows=f"{vote.rows} of the {_rows(epoch)} rows of {epoch.view.name}, {_ranges(epoch)}",
+        rows=f"{vote.rows} of the {n(_rows(epoch), 'row')} of {epoch.view.name}, {_ranges(epoch)}",
         decided=_decided(model, handle),
         target=standing.told,
         blocks=standing.blocks or UNKNOWN,
         until=standing.until or UNKNOWN,
         others=tuple(
-            f"{other.vote.sink}, slot {other.vote.slot}: {other.state.value} ({other.vote.rows} rows, "
+            f"{other.vote.sink}, slot {other.vote.slot}: {other.state.value} ({n(other.vote.rows, 'row')}, "
             f"{other.transaction})"
             for other in epoch.handles
             if (other.vote.sink, other.transaction) != (vote.sink, handle.transaction)
@@ -172,7 +173,7 @@ def _outlook(model: CheckpointModel, handle: HandleView, standing: Standing) -> 
         return f"{NOTHING}: {epoch} is settled as far as this transaction goes", "", undone
     if handle.state is HandleState.TRIED:
         return (
-            f"{NOTHING}: at most once, the one try is over; whether its {rows} rows are visible, the target alone says",
+            f"{NOTHING}: at most once, the one try is over; the target alone says whether its rows are visible",
             "",
             "to try again: no command here does, as its rows might then be there twice",
         )
@@ -184,31 +185,32 @@ def _outlook(model: CheckpointModel, handle: HandleView, standing: Standing) -> 
             return _alive(model) or again, "", "to commit it: the target has fenced it, and refuses"
         return (
             _alive(model)
-            or f"it runs {epoch} again and writes the {rows} rows that were lost, and no others",
+            or f"it runs {epoch} again and writes the {n(rows, 'row')} that were lost, and no others",
             "",
             "to commit it: the target has fenced it, and refuses",
         )
     if handle.link.guarantee is Guarantee.AT_MOST_ONCE:
         return (
             _alive(model)
-            or f"it gives the transaction up: at most once, the decision was the one try, and its {rows} "
-            "rows are lost if they are not visible",
+            or f"it gives the transaction up: at most once, the decision was the one try, and its "
+            f"{n(rows, 'row is')} lost if not visible",
             "",
             "to commit it: no command here does, as its rows might then be there twice",
         )
     does = {
         Stands.OPEN: f"it commits this transaction and all others of {epoch}, before it reads a row",
         Stands.COMMITTED: f"it finds this transaction committed, commits the others of {epoch}, and puts the receipt",
-        Stands.GONE: f"it finds this transaction lost, and writes its {rows} rows again, once",
+        Stands.GONE: f"it finds this transaction lost, and writes its {n(rows, 'row')} again, once",
         Stands.UNKNOWN: "it asks the target to commit this transaction: open, it is committed; lost for sure, its "
-        f"{rows} rows are written again, once; if nobody can tell, the query stops with IN_DOUBT and changes nothing",
+        f"{n(rows, 'row is')} written again, once; if nobody can tell, the query stops with IN_DOUBT and changes "
+        "nothing",
     }[standing.stands]
     opposite = "to abort it (--against-decision --because TEXT): "
     opposite += (
         "its rows are visible, and no command here takes them back"
         if standing.stands is Stands.COMMITTED
-        else f"the {_rows(model.epoch)} rows of {epoch} would not be lost, as the next start would write them again, "
-        "once"
+        else f"the {n(_rows(model.epoch), 'row')} of {epoch} would not be lost, as the next start would write them "
+        "again, once"
     )
     command = "" if model.run.alive else _command(model, "commit", handle.transaction)
     return _alive(model) or does, command, opposite

@@ -21,6 +21,7 @@ from onceonly.model import Link, LinkKind
 from onceonly.operations import settle, sinks
 from onceonly.operations.find import open_checkpoint
 from onceonly.settings.registry import BUILT_IN
+from onceonly.words import epoch_ranges, n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,8 +53,7 @@ class Beyond:
     @property
     def sentence(self) -> str:
         where = ", ".join(f"{key}={value}" for key, value in self.target.items())
-        span = f"chk-{self.epochs[0]}" + (f" to chk-{self.epochs[-1]}" if len(self.epochs) > 1 else "")
-        return f"sink {self.sink}{f' ({where})' if where else ''}: {self.rows} rows of {span}"
+        return f"sink {self.sink}{f' ({where})' if where else ''}: {n(self.rows, 'row')} of {epoch_ranges(self.epochs)}"
 
     @property
     def again(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly import background
-from onceonly.errors import OnceonlyError
+from onceonly.errors import OnceonlyError, typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def asked(category: str, probe: str, work: Callable[[], None], within_s: float) 
         except Sick as sick:
             health, told, next_step = Health.SICK, sick.told, sick.next_step
         except OnceonlyError as error:
-            health, told, next_step = Health.SICK, error.what, error.next_step
+            health, told, next_step = Health.SICK, error.what, typed(error)
         except Exception as error:  # noqa: BLE001  a probe that fails tells nothing
             health, told = Health.UNKNOWN, f"{type(error).__name__}: {error}"
             next_step = "report this"

@@ -13,6 +13,7 @@ from rich.text import Text
 from onceonly.model import LinkKind, letters_of, seconds_of
 from onceonly.operations import disk
 from onceonly.operations.states import WITH_REASON, EpochState, HandleState, meaning
+from onceonly.words import epoch_ranges, n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,7 +87,9 @@ def epochs(found: CheckpointModel) -> RenderableType:
     for row in rows:
         table.add_row(*_cells(row))
     if len(rows) < known:
-        return Group(table, Text(f"{len(rows)} of {known} epochs; --limit and --all show more", style="dim"))
+        return Group(
+            table, Text(f"{len(rows):,} of {n(known, 'epoch')}; --limit and --all show more", style="dim")
+        )
     return table
 
 
@@ -176,15 +179,19 @@ def _worded(lines: Iterable[tuple[str, str]]) -> Table:
 
 
 def findings(found: Sequence[Finding]) -> RenderableType:
-    """Return what ``audit`` has compared."""
+    """Return what ``audit`` has compared: a line for each sentence, with the epochs that it is told of."""
     if not found:
         return Text("nothing is committed that a target could be asked for")
-    table = _table("epoch", "sink", "rows", "found", "told", right=("rows",))
+    table = _table("epochs", "sink", "rows", "found", "told", right=("rows",))
+    alike: dict[tuple[object, ...], list[Finding]] = {}
     for item in found:
-        style = {"same": "green", "differs": "red", "not told": "yellow"}[item.word.value]
+        alike.setdefault((item.epoch is None, item.sink, item.word, item.told), []).append(item)
+    for (_, sink, _, _), items in alike.items():
+        word, numbers = items[0].word.value, [item.epoch for item in items if item.epoch is not None]
+        style = {"same": "green", "differs": "red", "not told": "yellow"}[word]
         table.add_row(
-            "all" if item.epoch is None else f"chk-{item.epoch}", Text(item.sink), str(item.rows),
-            Text(item.word.value, style=style), _lines(item.told),
+            epoch_ranges(numbers) or "all", Text(str(sink)), str(sum(item.rows for item in items)),
+            Text(word, style=style), _lines(items[0].told),
         )  # fmt: skip
     return table
 
@@ -266,7 +273,7 @@ def _chain(found: EpochModel) -> Table:
     table = _table("link", "word", "when", "by", "why")
     for link in found.chain:
         carried = f", {len(link.carried)} carried" if link.carried else ""
-        why = meaning(link.reason) or f"all slots voted: {_n(len(link.pending), 'tx')}{carried}"
+        why = meaning(link.reason) or f"all slots voted: {n(len(link.pending), 'tx')}{carried}"
         by = f"run {link.run}" if link.run else f"plan {link.plan}"
         if link.stamp is not None:
             by += f"\nprocess {link.stamp.pid} on {link.stamp.host}"
@@ -308,7 +315,7 @@ def _steps(steps: Sequence[Step]) -> Table:
 
 def _sizes(sizes: Sizes) -> Text:
     least = "" if sizes.complete else "at least "
-    text = f"checkpoint {least}{disk.size(sizes.total)} in {least}{_n(sizes.files, 'file')}"
+    text = f"checkpoint {least}{disk.size(sizes.total)} in {least}{n(sizes.files, 'file')}"
     for operator, size in sizes.state.items():
         text += f"\nstate of operator {operator}: {disk.size(size)}"
     return Text(text)
@@ -355,14 +362,10 @@ def _lines(lines: Iterable[str]) -> Text:
 def _sinks(view: EpochView) -> Text:
     """Return a line a sink; rows that it refused stand in the line of the sink that took them."""
     return _lines(
-        f"{name}: {_n(count, 'row')}, {_n(transactions, 'tx')}"
+        f"{name}: {n(count, 'row')}, {n(transactions, 'tx')}"
         + (f" ({count} refused by {of})" if (of := letters_of(name)) is not None and count else "")
         for name, (count, transactions) in view.sinks.items()
     )
-
-
-def _n(count: int, word: str) -> str:
-    return f"{count} {word}" + ("s" if count != 1 and word != "tx" else "")
 
 
 def _moment(at: float | None) -> str:

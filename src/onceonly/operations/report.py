@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from onceonly.errors import typed
 from onceonly.model import letters_of
 from onceonly.operations import disk
 
@@ -86,7 +87,7 @@ def problems(found: Iterable[Problem]) -> list[dict[str, Any]]:
 
 def error(found: OnceonlyError) -> dict[str, Any]:
     """Return an error."""
-    return {"code": found.code, "what": found.what, "next_step": found.next_step}
+    return {"code": found.code, "what": found.what, "next_step": typed(found)}
 
 
 def row(found: EpochModel) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from onceonly.log.actions import Action, ActionFiles, user
 from onceonly.operations import look
 from onceonly.operations.settle import refuse_if_alive, refuse_if_unfit
 from onceonly.operations.states import EpochState
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +67,7 @@ def prepare(checkpoint: Checkpoint, partitions: int, *, force: bool) -> Rescalin
     found = Rescaling(epoch=newest, partitions=offsets.partitions(text), settings=noted)
     if found.partitions == partitions:
         raise ConfigurationError(
-            f"the state of query {checkpoint.query} has {partitions} partitions already",
+            f"the state of query {checkpoint.query} has {n(partitions, 'partition')} already",
             next_step="nothing: start the query",
         )
     if newest not in checkpoint.epochs:

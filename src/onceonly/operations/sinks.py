@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.coordinator.coordinator import Participant
-from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
+from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError, typed
 from onceonly.model import LinkKind, SinkUse, differing
 from onceonly.ports import QueryContext
 from onceonly.ports.standing import Standing, Stands
@@ -193,7 +193,7 @@ def look_up(
             for name, handle in transactions:
                 told[name, handle.transaction] = standing(made.get(name), handle, within_s=within_s)
     except OnceonlyError as error:
-        unknown = Standing(stands=Stands.UNKNOWN, told=f"{error.what} ({error.next_step})")
+        unknown = Standing(stands=Stands.UNKNOWN, told=f"{error.what} ({typed(error)})")
         told = {(name, handle.transaction): unknown for name, handle in transactions} | told
     return told
 

@@ -8,6 +8,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.model import handles_of
 from onceonly.operations import former, sinks
 from onceonly.ports import QueryContext
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ def withdraw(after: After, savepoint: Savepoint, given: Given) -> list[str]:
     told: list[str] = []
     for checkpoint, found in after:
         counts = _of_each(checkpoint, found, savepoint, given, only_look=False)
-        told += [f"withdrawn from sink {name}: {count} files" for name, count in counts.items()]
+        told += [f"withdrawn from sink {name}: {n(count, 'file')}" for name, count in counts.items()]
     return told
 
 

@@ -22,6 +22,7 @@ from onceonly.protocol.moves import (
     undecidable,
 )
 from onceonly.protocol.planning import moved
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -224,7 +225,7 @@ def match(lost: Iterable[Vote], tentative: Iterable[Vote]) -> tuple[tuple[Vote, 
         else:
             rest.append(vote)
     missing = "; ".join(
-        f"sink {sink}: {count} x ({rows} rows, checksum {checksum})"
+        f"sink {sink}: {count} x ({n(rows, 'row')}, checksum {checksum})"
         for (sink, rows, checksum), count in sorted(wanted.items())
         if count
     )
@@ -236,4 +237,4 @@ def _rows_of(vote: Vote) -> tuple[str, int, str]:
 
 
 def _words(total: tuple[int, str] | None) -> str:
-    return "no rows" if total is None else f"{total[0]} rows (checksum {total[1]})"
+    return "no rows" if total is None else f"{n(total[0], 'row')} (checksum {total[1]})"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from onceonly.words import n
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -55,7 +57,7 @@ def savepoint(path: str, found: Savepoint) -> dict[str, Any]:
 
 def sentence(path: str, found: Savepoint) -> str:
     """Say in a line what was made."""
-    return f"savepoint of chk-{found.epoch}, {len(found.files)} files, {_size(found.bytes)}: {path}"
+    return f"savepoint of chk-{found.epoch}, {n(len(found.files), 'file')}, {_size(found.bytes)}: {path}"
 
 
 def table(found: Sequence[Standing]) -> list[RenderableType]:

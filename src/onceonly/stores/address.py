@@ -70,8 +70,8 @@ _WAYS_OUT = {
     "dbfs": "name the cloud's own storage: an external location by its s3://, abfss:// or gs:// address; the DBFS "
     "root and FUSE mounts do not refuse to write over a name",
     "viewfs": "name the hdfs:// address that the mount table has for this folder",
-    "webhdfs": "write it as hdfs://namenode/folder, here and in the query",
-    "swebhdfs": "write it as hdfs://namenode/folder, here and in the query",
+    "webhdfs": "write it as hdfs://namenode/folder",
+    "swebhdfs": "write it as hdfs://namenode/folder",
     "har": "an archive cannot be written; name a folder of HDFS",
     "adl": "this storage was closed in 2024; name its successor as abfss://container@account.dfs.core.windows.net/folder",
     "s3n": "write it as s3a://bucket/folder",

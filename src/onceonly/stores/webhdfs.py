@@ -96,7 +96,7 @@ def servers(address: Address, hadoop: Hadoop) -> tuple[Server, ...]:
         raise ConfigurationError(
             f"{address.text} names the name service {service!r}, and no HTTP address of a name node is known",
             next_step=f"give the session spark.hadoop.{option}{'.' + service if service else ''}=<host:port>, or "
-            "HADOOP_CONF_DIR with hdfs-site.xml",
+            "HADOOP_CONF_DIR with hdfs-site.xml, a command --hadoop-conf FILE",
         )
     return tuple(found)
 

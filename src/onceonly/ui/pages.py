@@ -18,6 +18,7 @@ from onceonly.view.markup import join, tag
 from onceonly.view.multiples import multiples
 from onceonly.view.story import view
 from onceonly.view.timeline import kinds, timeline
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,7 +93,7 @@ class Pages:
         """Return the list of queries, each with how it stands."""
         heads = ("query", "where", "run", "how it stands")
         lines = [self._line(key, watcher) for key, watcher in self._watchers.items()]
-        table = tables.table(f"{len(lines)} queries", heads, lines)
+        table = tables.table(f"{n(len(lines), 'query')}", heads, lines)
         return self._fill("overview", "All queries", table=table)
 
     def now(self, watcher: Watcher) -> str:

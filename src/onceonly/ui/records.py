@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.model import LinkKind
 from onceonly.operations.states import meaning
-from onceonly.view.telling import n
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

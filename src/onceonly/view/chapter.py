@@ -9,7 +9,7 @@ from onceonly.log.identity import FOLDER
 from onceonly.model import Guarantee, LinkKind, seconds_of
 from onceonly.operations.disk import BARRIER, NOTED, put, size
 from onceonly.operations.states import OWED, SETTLED, WITH_REASON, EpochState, HandleState, meaning
-from onceonly.view.telling import by, moment, n, outcomes, took
+from onceonly.view.telling import by, moment, outcomes, took
 from onceonly.view.values import (
     COMMIT,
     DECIDE,
@@ -24,6 +24,7 @@ from onceonly.view.values import (
     Work,
     lane_of,
 )
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from onceonly.model import Link, Stamp, Vote

@@ -9,6 +9,7 @@ from onceonly.view.axis import Axis
 from onceonly.view.telling import moment, took
 from onceonly.view.timeline import said
 from onceonly.view.values import DRIVER, Epoch, Mark, What
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,9 @@ class _Picture:
         told = f"{found.name}, {found.words}: its steps, from plan to receipt"
         parts: list[Child] = [*self._lanes(bottom), *self._bars(), *self._marks()]
         if self._left_out:
-            parts.append(shapes.label(f"{self._left_out} more slots are not drawn", 8, bottom + 34, "dim"))
+            parts.append(
+                shapes.label(f"{n(self._left_out, 'more slot is')} not drawn", 8, bottom + 34, "dim")
+            )
         return shapes.picture(told, _WIDTH, bottom + (44 if self._left_out else 26), parts, alone=alone)
 
     def _lanes(self, bottom: float) -> Iterator[Child]:

@@ -10,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onceonly.view import shapes
-from onceonly.view.telling import n
 from onceonly.view.values import COMMIT, What
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

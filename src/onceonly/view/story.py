@@ -15,6 +15,7 @@ from onceonly.view.chapter import Chapter
 from onceonly.view.clock import Clock
 from onceonly.view.values import DRIVER, EXECUTORS, Bar, Epoch, Mark, View, What, Work, lane_of
 from onceonly.view.verdict import verdict
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,16 +141,16 @@ def _left_out(model: CheckpointModel, epochs: Sequence[Epoch]) -> Iterator[str]:
     """Say what is there and is not drawn."""
     if model.known is not None and len(epochs) < model.known:
         more = model.known - len(epochs)
-        yield f"{more} of {model.known} epochs are not shown"
+        yield f"{more} of {n(model.known, 'epoch')} are not shown"
     folded = sum(each.folded for each in epochs)
     if folded:
         yield (
-            f"{folded} epochs are folded into one line of history each: their votes, files and checksums are no "
+            f"{n(folded, 'epoch is')} folded into one line of history each: their votes, files and checksums are no "
             "longer there"
         )
     bare = sum(not each.folded and each.at is None and each.state not in _UNFINISHED for each in epochs)
     if bare:
-        yield f"{bare} epochs have no times in the log: an older onceonly did not note them"
+        yield f"{n(bare, 'epoch has')} no times in the log: an older onceonly did not note them"
 
 
 def cut(whole: View, newest: int) -> View:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.view import shapes
 from onceonly.view.markup import Child, Markup, join, tag
-from onceonly.view.telling import moment, n, outcomes, took
+from onceonly.view.telling import moment, outcomes, took
 from onceonly.view.values import Epoch, View, What
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -148,7 +149,7 @@ def ranges(each: Epoch) -> Markup:
         for number, part in parts[:_RANGES_MAX]
     )  # fmt: skip
     more = len(parts) - _RANGES_MAX
-    left_out = tag("p", f"{more} more partitions are not shown.", class_="oo-note") if more > 0 else None
+    left_out = tag("p", f"{n(more, 'more partition is')} not shown.", class_="oo-note") if more > 0 else None
     return join(table(f"What {each.name} read", heads, lines, right={2, 3, 4, 5}), left_out)
 
 

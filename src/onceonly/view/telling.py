@@ -40,11 +40,6 @@ def took(span_s: float | None) -> str:
     return f"{span_s / _HOUR_S:.1f} h" if span_s < _DAY_S else f"{span_s / _DAY_S:.1f} d"
 
 
-def n(count: int, word: str) -> str:
-    """Return a count with its word: ``1 row``, ``1,200 rows``."""
-    return f"{count:,} {word}" + ("" if count == 1 else "s")
-
-
 def outcomes(found: Mapping[str, int]) -> str:
     """Return what a receipt counts."""
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found.items())

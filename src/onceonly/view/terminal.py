@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from onceonly.operations.states import SETTLED
-from onceonly.view.telling import moment, n, outcomes, took
+from onceonly.view.telling import moment, outcomes, took
 from onceonly.view.values import COMMIT, Level
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.view import shapes
 from onceonly.view.axis import Axis
-from onceonly.view.telling import moment, n, took
+from onceonly.view.telling import moment, took
 from onceonly.view.values import DRIVER, Epoch, Mark, View, What, Work
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -99,7 +100,7 @@ class _Timeline:
             yield shapes.label(moment(t)[11:23], axis(t), self._bottom + 16, "mid dim small")
         yield from self._folds()
         if self._is_dense:
-            said = f"{len(self._view.epochs)} epochs: only what was not as always has a mark"
+            said = f"{n(len(self._view.epochs), 'epoch')}: only what was not as always has a mark"
             yield shapes.label(said, _WIDTH - 8, _SAID, "end dim small")
         if axis.begin:
             yield shapes.label(f"{moment(axis.begin)[:10]} UTC", 8, _SAID, "dim small")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.model import Guarantee, Skip, seconds_of
 from onceonly.operations.states import QUIET, VISIBLE, EpochState, meaning
-from onceonly.view.telling import n
 from onceonly.view.values import Level, Verdict
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

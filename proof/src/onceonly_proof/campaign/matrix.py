@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from onceonly.errors import OnceonlyError
+from onceonly.words import n
 from onceonly_proof.campaign import marks
 from onceonly_proof.campaign.folding import listed, spread
 from onceonly_proof.campaign.records import FOLDER, parted, read_all, records
@@ -189,7 +190,7 @@ def _commits(line: Line) -> str:
 def _sum(shown: Sequence[Line]) -> str:
     fired, armed = sum(each.fired for each in shown), sum(each.armed for each in shown)
     crashes = sum(each.crashes for each in shown)
-    return f"{crashes:,} crashes; {fired:,} of {armed:,} faults fired."
+    return f"{n(crashes, 'crash')}; {fired:,} of {n(armed, 'fault')} fired."
 
 
 def _recorded_on(shown: Sequence[Line]) -> str:
@@ -228,8 +229,8 @@ def _summary(result: Result) -> str:
     seeds = ", ".join(map(str, sorted({each.seed for each in result.rounds})))
     sinks = ", ".join(dict.fromkeys(row.connector for row in result.matrix))
     return (
-        f"The main run, of {sinks}: {result.crashes:,} crashes in {len(result.rounds):,} rounds, {when}, seed {seeds}: "
-        f"**{result.verdict}**{_brokers(result)}."
+        f"The main run, of {sinks}: {n(result.crashes, 'crash')} in {n(len(result.rounds), 'round')}, {when}, "
+        f"seed {seeds}: **{result.verdict}**{_brokers(result)}."
     )
 
 

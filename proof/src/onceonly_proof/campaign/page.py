@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from onceonly.words import n
 from onceonly_proof import charts
 from onceonly_proof.auditor.anomalies import Anomaly
 from onceonly_proof.campaign.folding import listed, spread, total
@@ -107,8 +108,8 @@ def recovery(times: Sequence[float]) -> Figure:
 def _facts(result: Result) -> str:
     crashes, rows = result.crashes, sum(each.rows for each in result.rounds)
     found = sum(result.anomalies.values())
-    facts = f"{crashes:,} {'crash' if crashes == 1 else 'crashes'} · {rows:,} rows checked · "
-    return facts + f"{found:,} {'anomaly' if found == 1 else 'anomalies'}"
+    facts = f"{n(crashes, 'crash')} · {n(rows, 'row')} checked · "
+    return facts + f"{n(found, 'anomaly')}"
 
 
 def _when(result: Result) -> str:
@@ -151,7 +152,7 @@ def _kind(connector: str) -> str:
 def _tell(each: Round) -> str:
     lines = [
         f"{each.name} · {each.way}, {each.promise}{each.query and f', {each.query}'} · {each.verdict}",
-        f"{each.crashes:,} crashes, {each.rows:,} rows, {each.epochs:,} epochs in {each.seconds:.0f} s",
+        f"{n(each.crashes, 'crash')}, {n(each.rows, 'row')}, {n(each.epochs, 'epoch')} in {each.seconds:.0f} s",
         f"fired: {listed(each.faults) or 'none'}",
         *([f"found: {listed(each.anomalies)}"] if sum(each.anomalies.values()) else []),
         *each.doubts,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from onceonly.words import n
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -107,7 +109,7 @@ def conclude(
     """Sum up. Pure; ``wanted`` kills of each sink make it measured."""
     table = tuple(_line(sink, kills, repeated.get(sink, 0)) for sink in SINKS)
     why = [
-        f"{line.kills} of {wanted} kills of {line.sink} were measured"
+        f"{line.kills} of {n(wanted, 'kill')} of {line.sink} were measured"
         for line in table
         if line.kills != wanted
     ]
@@ -115,7 +117,7 @@ def conclude(
     ours, sparks = table
     if ours.again:
         verdict = "anomalies"
-        why.insert(0, f"{ours.again:,} rows were visible more than once under {OURS}")
+        why.insert(0, f"{n(ours.again, 'row was')} visible more than once under {OURS}")
     names = ("median_s", "worst_s", "query_median_s", "query_worst_s")
     return Recovery(
         version=VERSION,

@@ -14,6 +14,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.jars.locked import ensure_jars
 from onceonly.model import Guarantee
 from onceonly.settings.registry import find, load
+from onceonly.words import n
 from onceonly_proof.campaign import machine as host
 from onceonly_proof.campaign import page, queries, result
 from onceonly_proof.campaign.broker import Broker, BrokerKind
@@ -169,8 +170,9 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
     arena.display.crashes, arena.display.crashes_now = done.crashes, 0
     arena.display.anomalies = sum(done.anomalies.values())
     arena.display.say(
-        f"round {number}, {name}, {plan.query}: {found.verdict}; {found.crashes} crashes by "
-        f"{sum(found.faults.values())} faults, {found.rows} rows in {found.epochs} epochs, {found.seconds:.0f} s"
+        f"round {number}, {name}, {plan.query}: {found.verdict}; {n(found.crashes, 'crash')} by "
+        f"{n(sum(found.faults.values()), 'fault')}, {n(found.rows, 'row')} in {n(found.epochs, 'epoch')}, "
+        f"{found.seconds:.0f} s"
         + (f", {found.replays} replays" if options.source != KAFKA else "")
         + (f", {found.never_taken} never in the journal" if found.never_taken else "")
         + (f"; kept in {kept}" if kept else "")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceonly.words import n
 from onceonly_proof.campaign.values import Counts, Verdict  # noqa: TC001  as above
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def conclude(  # noqa: PLR0913  what was found, each by its name
         if bounces[kind] < count
     ]
     if seen_meanwhile < messages:
-        doubts.append(f"the reader that read all the time has seen {seen_meanwhile:,} messages")
+        doubts.append(f"the reader that read all the time has seen {n(seen_meanwhile, 'message')}")
     if max(transactions, default=0) != transaction:
         doubts.append(f"the largest transaction carried {max(transactions, default=0):,} messages")
     found = [f"{count:,} {name.replace('_', ' ')}" for name, count in anomalies.items() if count]

@@ -16,6 +16,7 @@ import msgspec
 
 from onceonly.jars.locked import ensure_jars
 from onceonly.model import Guarantee
+from onceonly.words import n
 from onceonly_proof.auditor import judge
 from onceonly_proof.campaign import machine as host
 from onceonly_proof.campaign import shape, watch
@@ -137,7 +138,7 @@ class _Stand:
             seconds = round(time.monotonic() - begun, 3)
             self.done.append(shape.Bounced(kind=bounce.kind, at_rows=before, seconds=seconds))
             self.say(
-                f"{bounce.kind} bounced at {before:,} messages; new ones are visible after {seconds:.1f} s"
+                f"{bounce.kind} bounced at {n(before, 'message')}; new ones are visible after {seconds:.1f} s"
             )
         self._shows(self.options.messages)
         self._end()
@@ -176,7 +177,7 @@ class _Stand:
                     return False
                 self._start()
             if time.monotonic() > deadline:
-                self.trouble.append(f"{rows:,} messages were not visible after {_PROGRESS_TIMEOUT_S:g} s")
+                self.trouble.append(f"{n(rows, 'message was')} not visible after {_PROGRESS_TIMEOUT_S:g} s")
                 return False
         return True
 

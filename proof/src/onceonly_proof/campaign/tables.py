@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from onceonly.words import n
 from onceonly_proof.campaign.folding import listed, spread
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _verdict(result: Result) -> Text:
     traces = f" · traces: {listed(result.traces)}" if result.traces else ""
     return Text.assemble(
         (result.verdict.upper(), _STYLES[result.verdict]),
-        f" · {result.crashes:,} crashes · {len(result.rounds):,} rounds{times}{traces}",
+        f" · {n(result.crashes, 'crash')} · {n(len(result.rounds), 'round')}{times}{traces}",
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onceonly.words import n
 from onceonly_proof import charts
 
 if TYPE_CHECKING:
@@ -114,5 +115,5 @@ def _told(run: Series) -> str:
     rows, kills = sum(each.expected for each in run.windows), sum(each.killed for each in run.windows)
     found = [f"{run.over:,} counted twice"] if run.over else []
     found += [f"{run.missing:,} missing"] if run.missing else []
-    where = "1 window" if kills == 1 else f"{kills:,} windows"
-    return f"{rows:,} rows, killed in {where}: {', '.join(found) or 'each row counted once'}"
+    where = n(kills, "window")
+    return f"{n(rows, 'row')}, killed in {where}: {', '.join(found) or 'each row counted once'}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceonly.words import n
 from onceonly_proof.campaign import marks
 from onceonly_proof.campaign.unaligned_audit import Shown
 from onceonly_proof.campaign.unaligned_plan import UNDECIDED
@@ -39,8 +40,8 @@ def figures(found: Shown) -> str:
         f"The whole process tree was killed {found.crashes} times with SIGKILL, in the middle of these epochs:\n\n"
         "| epoch | killed at | decided by then | counted again, aligned | counted again, unaligned |\n"
         f"|---|---|---|--:|--:|\n{kills}\n"
-        f"Recorded by `onceonly verify unaligned --seed {found.seed}`: {found.epochs} epochs in {found.seconds:.0f} s "
-        f"{marks.recorded_on(found.machine, [found.versions['commit']], record=RECORD)}"
+        f"Recorded by `onceonly verify unaligned --seed {found.seed}`: {n(found.epochs, 'epoch')} in "
+        f"{found.seconds:.0f} s {marks.recorded_on(found.machine, [found.versions['commit']], record=RECORD)}"
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from onceonly.model import letters_name
+from onceonly.words import n
 from onceonly_proof.auditor import (
     FilesReader,
     KafkaReader,
@@ -111,7 +112,7 @@ class Watch:
                 continue  # what went wrong meanwhile was made good: it is there, and so are its rows
             why = f": {watcher.trouble}" if watcher.trouble else ""
             found.append(
-                f"the reader that watched {sink} saw {seen:,} rows, {visible[sink]:,} were there in the end{why}"
+                f"the reader that watched {sink} saw {n(seen, 'row')}, {visible[sink]:,} were there in the end{why}"
             )
         return found + [f"no row of {sink} was refused" for sink in self.letters if not self._refused(sink)]
 

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from onceonly.cli import shared
+from onceonly.words import n
 from onceonly_proof.cli.missing import missing
 
 if TYPE_CHECKING:
@@ -31,13 +32,15 @@ def unaligned(*, seed: int, json_file: Path | None, picture: Path | None) -> int
     except ModuleNotFoundError as error:
         raise missing(error) from None
     options = ShownOptions(seed=seed, json=json_file, picture=picture)
-    shared.tell(f"seed {seed}: {options.epochs} epochs, {options.kills} kills; this takes a minute or more")
+    shared.tell(
+        f"seed {seed}: {n(options.epochs, 'epoch')}, {n(options.kills, 'kill')}; this takes a minute or more"
+    )
     found = run_shown(options, shared.tell)
     shared.show(table(found))
     ours, other = found.aligned.windows, found.unaligned.windows
-    shared.tell(f"{found.rows:,} rows, {found.crashes} kills of the whole job, {found.seconds:.0f} s")
-    shared.tell(f"aligned: {ours.over:,} rows counted again, {ours.missing:,} missing")
-    shared.tell(f"unaligned: {other.over:,} rows counted again, {other.missing:,} missing")
+    shared.tell(f"{n(found.rows, 'row')}, {n(found.crashes, 'kill')} of the whole job, {found.seconds:.0f} s")
+    shared.tell(f"aligned: {n(ours.over, 'row')} counted again, {ours.missing:,} missing")
+    shared.tell(f"unaligned: {n(other.over, 'row')} counted again, {other.missing:,} missing")
     for text in found.why:
         shared.tell(f"{found.verdict}: {text}")
     return 0 if found.verdict == "shown" else shared.EXIT_CANNOT_TELL

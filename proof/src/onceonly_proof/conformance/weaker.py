@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly.model import Guarantee
+from onceonly.words import n
 from onceonly_proof.conformance.lives import Lives
 from onceonly_proof.conformance.selection import PROCESSES, needs
 from onceonly_proof.conformance.subject import Subject
@@ -50,7 +51,7 @@ class WeakerTests(Subject):
             wanted = world.rows(Workload().numbers())
             if not wait_for(lambda: not wanted - world.visible()):
                 missing = (wanted - world.visible()).total()
-                raise broken("at least once, a crash loses nothing", f"{missing} rows are missing")
+                raise broken("at least once, a crash loses nothing", f"{n(missing, 'row is')} missing")
 
     @pytest.mark.parametrize("point", SOME)
     @needs(AT_MOST, PROCESSES)

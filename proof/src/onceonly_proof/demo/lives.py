@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import errors, events, failpoints
 from onceonly.model import Guarantee
+from onceonly.words import n
 from onceonly_proof.demo.follow import Event, EventLog
 from onceonly_proof.demo.job import JobOptions
 from onceonly_proof.demo.killer import RANDOM_MOMENT, Kill, plan_kills
@@ -121,7 +122,7 @@ class Lives:
             return True
         if code == 0 and kill is not None:
             raise DemoError(
-                f"the job was done after {sum(self.kills.values())} of {self.options.kills} kills: it never came "
+                f"the job was done after {sum(self.kills.values())} of {n(self.options.kills, 'kill')}: it never came "
                 f"to the kill at {kill.step}, pass {kill.nth}",
                 next_step="run again with more --events, fewer --kills or another --seed",
             )

@@ -14,6 +14,7 @@ from onceonly.view import shapes, style
 from onceonly.view.axis import Axis
 from onceonly.view.markup import tag
 from onceonly.view.values import What
+from onceonly.words import n
 from onceonly_proof.demo.timeline import Life, Moment, Timeline, Try, build
 from onceonly_proof.pages import render
 
@@ -287,4 +288,4 @@ def _tell(each: Try, stop: float) -> str:
     rows = sum(int(slot.rows or 0) for slot in each.slots.values())
     end = f"done in {stop - each.begin:.3f} s" if each.done is not None else "cut off"
     mode = each.mode or "not planned yet"
-    return f"{each.query} chk-{each.epoch}, {mode}: {len(each.slots)} slots, {rows:,} rows, {end}"
+    return f"{each.query} chk-{each.epoch}, {mode}: {n(len(each.slots), 'slot')}, {n(rows, 'row')}, {end}"

@@ -30,6 +30,7 @@ from onceonly.model import (
 )
 from onceonly.ports import Leftover, TwoPhaseCommitSink
 from onceonly.ports.standing import Held, Standing, Stands
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -243,8 +244,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
                 path = f"{load.folder}/{file.path}"
                 if home.called(path) not in now:
                     wrong.append(
-                        f"{home.text}/{path}: the table no longer has it: some of its {file.rows} rows were changed or "
-                        "removed, or the table was compacted"
+                        f"{home.text}/{path}: the table no longer has it: some of its {n(file.rows, 'row')} changed "
+                        "or removed, or the table was compacted"
                     )
                 elif size != file.bytes:
                     wrong.append(f"{home.text}/{path}: it is gone, or not as long as it was written")

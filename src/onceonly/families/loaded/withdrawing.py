@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.loaded.load import Load, app_of
 from onceonly.families.loaded.sink import TRIES_MAX, ConflictError
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -104,7 +105,7 @@ def _refuse_changed(table: Table, app: str, epoch: int, left: int, count: int) -
     if standing is None or standing <= epoch:
         return  # an entry of ours, or an older version that was restored, has left them out before
     raise ConfigurationError(
-        f"{table.shown} has {left} of the {count} files of epochs after chk-{epoch} no more, or rows of theirs were "
-        "deleted: others have compacted or changed it since, and nobody could tell which rows are ours",
+        f"{table.shown} has {left} of the {n(count, 'file')} of epochs after chk-{epoch} no more, or rows of theirs "
+        "were deleted: others have compacted or changed it since, and nobody could tell which rows are ours",
         next_step="take the rows away yourself and say --output again, or take a newer savepoint",
     )

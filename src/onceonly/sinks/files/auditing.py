@@ -10,6 +10,7 @@ from onceonly.sinks.files.manifests.reading import manifest_folders
 from onceonly.sinks.files.prepared import Prepared
 from onceonly.sinks.files.staging.staged import epoch_of
 from onceonly.sinks.files.store import unavailable
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,7 +79,7 @@ def _visible(store: Store, at: Path) -> Iterator[Path]:
 def _wrong(store: Files, at: Path, file: DataFile) -> str:
     size = store.size(at / file.path)
     if size is None:
-        return f"it is gone, with {file.rows} rows"
+        return f"it is gone, with {n(file.rows, 'row')}"
     if size != file.bytes:
         return f"it has {size} bytes, and {file.bytes} were written"
     checksum = getattr(store, "checksum", None)  # a bucket tells none of an object

@@ -33,6 +33,7 @@ from onceonly.sinks.kafka.wire.answers import (
     meaning,
     refuse_forbidden,
 )
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,7 +166,7 @@ class PlainWrite:
             trouble = self.producer.failures.trouble()
             why = f": {trouble}" if trouble else ", and no broker has said why"
             raise WriteFailedError(
-                f"{self.name}: {left} rows were not acknowledged within {self._timeout_s:g} s{why}.",
+                f"{self.name}: {n(left, 'row was')} not acknowledged within {self._timeout_s:g} s{why}.",
                 next_step="see that the brokers run; kafka.delivery.timeout.ms bounds this wait",
             )
 

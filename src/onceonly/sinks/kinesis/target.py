@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onceonly.families.backoff import Backoff
 from onceonly.families.kinesis import PASSING
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +62,7 @@ class Records:
             if left and not wait.again():
                 first = errors[0]
                 raise self._stream.unavailable(
-                    f"{first['ErrorCode']}: {first.get('ErrorMessage', '')}, for {len(left)} records"
+                    f"{first['ErrorCode']}: {first.get('ErrorMessage', '')}, for {n(len(left), 'record')}"
                 )
         self._bytes = 0
 

@@ -10,6 +10,7 @@ from onceonly.ports.standing import Stands
 from onceonly.sinks.files.paths import staging_folder
 from onceonly.sinks.files.staging import leftovers, placing, probing
 from onceonly.sinks.files.staging.staged import committing, staged_name
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,7 @@ class FolderTarget:
         begun = self.files.size(committing(prepared.staging)) is not None
         # What a reader has taken away by now was published all the same: the folder of a commit tells.
         count, all_ = len(placing.published(self.files, prepared)), len(prepared.files)
-        files = f"{count} of its {all_} files have their final names"
+        files = f"{count} of its {n(all_, 'file has')} the final name"
         if count == all_:
             return Stands.COMMITTED, f"{files}, and the manifest of its epoch is yet to come"
         if count:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import RecordRefusedError
 from onceonly.sinks.kafka.records import columns
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,6 @@ def refuse_unknown(
             row = int(rows[wrong.argmax()])
             raise RecordRefusedError(
                 f"Row {first + row} of this slot names partition {batch.column('partition')[row]} of topic {name}, "
-                f"which has {count} partitions, 0 to {count - 1}.",
+                f"which has {n(count, 'partition')}, 0 to {count - 1}.",
                 next_step="correct the column 'partition'; null leaves the choice to the key",
             )
