@@ -40,3 +40,19 @@ def test_the_longest_unused_is_closed_first_and_what_failed_at_once() -> None:
         raise OSError("broken")
     assert thing is made["b"]
     assert thing.is_closed
+
+
+class Stuck(Thing):
+    def close(self) -> None:
+        raise ConnectionError("the client's own error")
+
+
+def test_what_cannot_be_closed_hides_no_error_and_fails_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    held: Kept[str, Thing] = Kept(1)
+    with pytest.raises(OSError, match=r"^broken$"), held.use("a", lambda: Stuck("")):
+        raise OSError("broken")
+    for key, fits in (("a", True), ("a", False), ("b", True)):
+        with held.use(key, lambda: Stuck(""), fits=lambda _, fits=fits: fits):  # type: ignore[misc]  # a parameter more
+            pass
+    told = [record.message for record in caplog.records]
+    assert told == ["Stuck could not be closed: ConnectionError: the client's own error"] * 3

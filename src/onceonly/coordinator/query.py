@@ -19,6 +19,7 @@ from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import AdoptionError, OnceonlyError
 from onceonly.executor.dead_letters import columns_of, require_few
+from onceonly.executor.kept import close
 from onceonly.guards.guard import Guard
 from onceonly.log import open_log
 from onceonly.log.actions import OPERATOR, ActionFiles
@@ -166,7 +167,7 @@ class QueryCoordinator:
                 use=use_of(settings, sink),
             )
             if known is not None:
-                known.participant.sink.close()
+                close(known.participant.sink)
         self._members[settings.name] = _Member(settings, sink, participant)
         self._coordinator.join(settings.name, participant)
 
@@ -257,7 +258,7 @@ class QueryCoordinator:
     def close(self) -> None:
         """Give back the sinks' connections. Idempotent."""
         for member in self._members.values():
-            member.participant.sink.close()
+            close(member.participant.sink)
 
     @contextmanager
     def _present(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+log = logging.getLogger("onceonly")
 
 K = TypeVar("K")
 
@@ -41,13 +44,13 @@ class Kept(Generic[K, V]):
         with self._lock:
             held = self._things.pop(key, None)
         if held is not None and not fits(held):
-            held.close()
+            close(held)
             held = None
         thing = make() if held is None else held
         try:
             yield thing
         except BaseException:  # an interrupt, too, leaves it in a state that nobody knows
-            thing.close()
+            close(thing)
             raise
         with self._lock:
             surplus = [self._things.pop(key)] if key in self._things else []
@@ -55,4 +58,12 @@ class Kept(Generic[K, V]):
             while len(self._things) > self._limit:
                 surplus.append(self._things.popitem(last=False)[1])
         for each in surplus:
-            each.close()
+            close(each)
+
+
+def close(thing: Closable) -> None:
+    """Close what nobody uses any more; raises nothing, as that would hide an error or fail whoever comes next."""
+    try:
+        thing.close()
+    except Exception as error:  # noqa: BLE001  a client's own: what it held goes with the process
+        log.warning("%s could not be closed: %s: %s", type(thing).__name__, type(error).__name__, error)
