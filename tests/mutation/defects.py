@@ -2531,7 +2531,7 @@ DEFECTS: Final = (
         what="The mark of a committed attempt comes back after a power loss, and a sweep takes its files",
         file="families/loaded/sink.py",
         before="            home.sync_marks(app)\n",
-        after="",
+        after="            pass\n",
         tests=(DELTA + "test_versions_are_made_durable_before_the_receipt",),
     ),
     Defect(
