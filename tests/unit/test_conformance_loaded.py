@@ -300,6 +300,20 @@ def test_a_table_that_went_back_is_told_with_the_epochs_that_are_missing(bench: 
     bench.sink().look_back(bench.query, 2, [])
 
 
+def test_a_table_that_goes_back_while_the_query_runs_takes_no_further_epoch(
+    bench: Bench, folder: Path
+) -> None:
+    sink = bench.sink()
+    handles = [bench.prepared(rows(epoch), epoch=epoch) for epoch in range(3)]
+    sink.commit(handles[0])
+    shutil.copy(folder / "log.db", folder / "backup")
+    sink.commit(handles[1])
+    shutil.copy(folder / "backup", folder / "log.db")
+    with pytest.raises(TargetBehindError, match="has forgotten chk-1"):
+        sink.commit(handles[2])
+    assert values(folder) == ["row 0"]
+
+
 def test_an_older_checkpoint_over_a_newer_table_writes_nothing(bench: Bench) -> None:
     for epoch in (0, 1):
         bench.committed(rows(epoch), epoch=epoch)

@@ -433,6 +433,22 @@ def test_an_older_checkpoint_stops_before_its_decision(bench: Bench) -> None:
         bench.sink().rehearse([handle], facts)
 
 
+def test_a_backup_that_is_restored_while_the_query_runs_takes_no_further_epoch(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.run("CREATE TABLE t (a INTEGER)")
+    facts = bench.check(rows(a=[0]))
+    handles = [bench.stage(rows(a=[epoch]), facts, epoch=epoch)[0] for epoch in range(3)]
+    driver = bench.sink()
+    driver.commit(handles[0])
+    backup = (tmp_path / "r.db").read_bytes()
+    driver.commit(handles[1])
+    (tmp_path / "r.db").write_bytes(backup)
+    with pytest.raises(TargetBehindError, match="has forgotten chk-1"):
+        driver.commit(handles[2])
+    assert bench.run("SELECT a FROM t") == [(0,)]
+
+
 def test_a_target_that_went_back_stops_the_query_and_names_what_is_missing(
     bench: Bench, tmp_path: Path
 ) -> None:

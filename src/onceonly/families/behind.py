@@ -30,3 +30,17 @@ def refuse(what: str, advice: str, *, goes_on: bool) -> None:
     raise TargetBehindError(
         what, next_step=f"{advice}. To go on without them, start once with {OPTION}={GO_ON}"
     )
+
+
+def refuse_forgotten(who: str, committed: int, newest: int | None) -> None:
+    """See that a target still has the newest epoch that this process has ``committed`` to it, -1 for none. Driver.
+
+    It may go back while a query runs, between two epochs. ``newest`` is that of its books. Raises
+    ``TargetBehindError``.
+    """
+    if committed > (-1 if newest is None else newest):
+        raise TargetBehindError(
+            f"{who} has forgotten chk-{committed}, which was committed to it meanwhile: an older dump was restored, or "
+            "it keeps nothing through a restart",
+            next_step="stop the query, see to the target, and start the query again: it says what is missing",
+        )

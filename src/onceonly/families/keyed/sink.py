@@ -11,7 +11,6 @@ from onceonly import background
 from onceonly.errors import (
     ConfigurationError,
     RecordRefusedError,
-    TargetBehindError,
     UnavailableError,
     WriteFailedError,
 )
@@ -225,13 +224,10 @@ class KeyedSink(StagedSink):
             "onceonly-apply", self._put_all, list(staged.values()), threads_max=self.options["threads"]
         )
         origin = origins[0]
-        found = self.note(origin, list(staged), since=-1 if self._noted is None else self._noted)
+        since = -1 if self._noted is None else self._noted
+        found = self.note(origin, list(staged), since=since)
         if found is not None:
-            raise TargetBehindError(
-                f"the target of the sink {self.name} has forgotten chk-{self._noted}, which was committed to it "
-                "meanwhile: an older dump was restored, or it keeps nothing through a restart",
-                next_step="stop the query, see to the target, and start the query again: it says what is missing",
-            )
+            behind.refuse_forgotten(f"the target of the sink {self.name}", since, found)
         self._noted = max(origin.epoch, self._noted or 0)
 
     def held_by_epoch(self, context: QueryContext, links: Mapping[int, int]) -> Mapping[int, int] | None:

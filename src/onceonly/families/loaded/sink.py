@@ -84,6 +84,11 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     )
     declared: ClassVar[tuple[Option, ...]] = DECLARED
 
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._entered: dict[str, int] = {}
+        """By app, the newest epoch that was entered by this one."""
+
     # --- what a sink defines --------------------------------------------------------------------------------
 
     @property
@@ -308,6 +313,9 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             # The files before the books: what is committed between the two looks is in one of them.
             whole = home.whole(loads)
             books = self.books(app, epoch, since=since)
+            behind.refuse_forgotten(
+                f"the table of the sink {self.name}", self._entered.get(app, NONE_YET), books.newest
+            )
             late = {load.name for load in loads if load.since <= books.withdrawn}
             open_ = names - books.committed - books.void - late
             home.unmark(app, names & books.committed)
@@ -325,6 +333,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
                 if load.name in gone:
                     home.drop(load.folder)
             home.unmark(app, open_)
+            self._entered[app] = epoch
             entered = {load.name: Committed() for load in waiting}
             lost = {name: Lost(_LOST) for name in gone}
             return {name: self._outcome(name, books, epoch) for name in names} | entered | lost

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
+from onceonly.families import behind
 from onceonly.sinks.sql.books import KEY, Books
 from onceonly.sinks.sql.dialects import dialect_of
 from onceonly.sinks.sql.refusals import is_doubtful, refused
@@ -35,6 +36,8 @@ class Target:
         self._held: Any = None
         self._trusted: Table | None = None
         self._claimed = False
+        self._applied = -1
+        """The newest epoch that was applied by this one."""
 
     def books(self, owner: tuple[str, str]) -> Books:
         """Return the books of a query's sink."""
@@ -142,6 +145,7 @@ class Target:
     ) -> None:
         """Note the handles of an epoch and write its rows, in one transaction. Raises a typed error."""
         with self.transaction(keep=keep) as db:
+            behind.refuse_forgotten(str(self.options.url), self._applied, books.newest(db))
             books.note(db, epochs)
             books.forget(db, max(epochs.values()))
             if not self._claimed and not books.query.startswith(_BATCH):
@@ -151,7 +155,9 @@ class Target:
             self._load(db, self._taken(batches, found), found, tries=not keep)
             if not keep:
                 self._sql.settle(db)
-        self._claimed = self._claimed or keep
+        if keep:
+            self._claimed = True
+            self._applied = max(self._applied, *epochs.values())
 
     @contextmanager
     def transaction(self, *, keep: bool = True) -> Iterator[Any]:
