@@ -689,6 +689,29 @@ DEFECTS: Final = (
         says="mine",
     ),
     Defect(
+        name="second-block-taken-for-a-replay",
+        group=DECISION,
+        what="The second of two onceonly.epoch blocks in one call writes nothing and says nothing",
+        file="spark/epoch.py",
+        before="        self._require_alone()\n        if len(self._writes)",
+        after="        if len(self._writes)",
+        tests=(RUNNING + "test_of_two_blocks_of_one_call_the_second_is_refused_and_not_taken_for_a_replay",),
+        says="decide",
+    ),
+    Defect(
+        name="coordinator-of-an-earlier-run",
+        group=DECISION,
+        what="A query that is started again in one Python process goes on with what its former run knew",
+        file="spark/epoch.py",
+        before="        return coordinator.start == self._run\n",
+        after="        return True\n",
+        tests=(
+            RUNNING
+            + "test_a_start_in_a_new_application_of_the_same_process_takes_over_from_one_that_took_over",
+        ),
+        says="SupersededError",
+    ),
+    Defect(
         name="decided-without-a-slots-vote",
         group=DECISION,
         what="An epoch is decided by the votes that came, though a slot's is missing: its rows are lost",
@@ -1176,6 +1199,18 @@ DEFECTS: Final = (
         "    return s.start_tasks(plan)\n",
         tests=(COORDINATOR + "test_no_task_runs_while_leftovers_cannot_be_listed",),
         says="assert not job.store().transactions",
+    ),
+    Defect(
+        name="missing-right-told-as-late-commit",
+        group=SWEEP,
+        what="A right that is missing to list what is open starts a supervised query again for ever",
+        file="protocol/recovery.py",
+        before="    if event.needs:\n",
+        after="    if False:\n",
+        tests=(
+            COORDINATOR
+            + "test_what_only_a_person_can_grant_to_a_sweep_stops_a_start_and_nothing_that_is_decided",
+        ),
     ),
     Defect(
         name="taken-number-ignored",
