@@ -98,6 +98,7 @@ class FakeFlow:
     fed: int = 10
     is_told: bool = True
     is_ordered: bool = True
+    ends_of: None = None
 
     def start(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,10 +20,13 @@ from onceonly_proof.campaign.queries import is_possible
 from onceonly_proof.campaign.records import records
 from onceonly_proof.campaign.run import CampaignOptions, run_campaign
 from onceonly_proof.campaign.sources import SOURCES
+from onceonly_proof.campaign.sources.kinesis import Shards
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.cli import verify as cli_verify
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onceonly_proof.campaign.result import Round
 
 ROUNDS = range(1, 60)
@@ -140,6 +144,47 @@ def test_of_a_stream_the_offset_tells_where_an_epoch_ends_and_what_is_for_people
         == {}
     )
     assert _ends(['{"journal":"a","reader":"b","segment":4}']) == {}
+
+
+def test_of_kinesis_the_next_offset_and_of_the_newest_its_ranges_tell_where_an_epoch_ends(
+    tmp_path: Path,
+) -> None:
+    """Of ``a``, which was split, three records were read and then one; of its children, none and then two."""
+
+    class Server:
+        def client(self) -> None:
+            """Nobody asks it."""
+
+        def shards(self, _stream: str) -> dict[str, list[dict[str, str]]]:
+            of = {"a": "1234", "b": "", "c": "567"}
+            return {shard: [{"SequenceNumber": each} for each in numbers] for shard, numbers in of.items()}
+
+    server: Any = Server()
+    workload: Any = plan_round(1, 1, "files", source="kinesis").workload
+    flow = Shards(server, "stream", workload, tmp_path)
+
+    def offset(number: int, start: dict[str, list[str]], *done: str) -> str:
+        told = {"reader": "r", "number": number, "start": start, "done": done, "groups": [list(start)]}
+        return json.dumps(told)
+
+    def fix(number: int, **ends: list[str]) -> None:
+        path = tmp_path / "ranges" / "r" / f"{number:020d}.0.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        told = {shard: {"position": position} for shard, position in ends.items()}
+        path.write_text("a header\n" + json.dumps({"ends": told}))
+
+    children = {"b": ["trim_horizon", ""], "c": ["trim_horizon", ""]}
+    barriers = {
+        0: [offset(1, {"a": ["trim_horizon", ""]})],
+        1: [offset(2, {"a": ["after", "3"]})],
+        2: [offset(3, children, "a")],
+        3: [offset(3, children, "a")],  # an epoch without news
+    }
+    first = {0: {"a": 3}, 1: {"a": 4, "b": 0, "c": 0}}
+    assert flow.ends_of(barriers) == first
+    fix(3, b=["trim_horizon", ""], c=["after", "6"])
+    newest = {"a": 4, "b": 0, "c": 2}
+    assert flow.ends_of(barriers) == {**first, 2: newest, 3: newest}
 
 
 def test_what_never_arrived_is_counted_and_what_one_sink_has_shown_no_other_may_lack() -> None:

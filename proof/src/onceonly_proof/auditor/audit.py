@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly_proof.auditor.judge import Verdict
+    from onceonly_proof.auditor.log import EndsOf
     from onceonly_proof.auditor.readers import Reader
     from onceonly_proof.auditor.world import Input, Orphan, Seen
 
@@ -32,20 +33,22 @@ def collect(  # noqa: PLR0913  one keyword for each thing that an audit can know
     keyless: Collection[str] = (),
     whole: Collection[str] = (),
     drained: bool = True,
+    ends_of: EndsOf | None = None,
 ) -> World:
     """Read the outside world after the faults are over. Anywhere; changes nothing; the query must be down.
 
     ``inputs`` is every row that went in. ``sinks`` gives a reader for every sink of the query, under the name that its
     decisions use. ``checkpoint`` is the query's; without it only rows are compared. ``events`` is the folder of its
     event log (``ONCEONLY_EVENTS``), which tells when epochs were decided: not if the query's clock was moved.
-    ``during`` is what watchers saw. The rest is as in :class:`World`. Readers are not closed. Dead letters are read by
-    a :class:`LettersReader`, and count as rows of the sink that refused them.
+    ``during`` is what watchers saw; ``ends_of`` is as in :func:`read_decisions`. The rest is as in :class:`World`.
+    Readers are not closed. Dead letters are read by a :class:`LettersReader`, and count as rows of the sink that
+    refused them.
 
     Raises:
         ConfigurationError: a sink has decisions or rows and no reader; there is no decision log.
         UnavailableError: a target cannot be read.
     """
-    decisions = read_decisions(checkpoint, events) if checkpoint is not None else None
+    decisions = read_decisions(checkpoint, events, ends_of) if checkpoint is not None else None
     for slot in (slot for decision in decisions or () for slot in decision.slots):
         if slot.sink not in sinks:
             raise unknown_sink(slot.sink, sinks)

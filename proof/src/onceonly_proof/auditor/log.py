@@ -20,10 +20,12 @@ from onceonly.model import LinkKind
 from onceonly_proof.auditor.world import Decision, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 Ends: TypeAlias = dict[str, int]
 """The position after the last one, by input partition."""
+EndsOf: TypeAlias = "Callable[[Mapping[int, list[str]]], Mapping[int, Ends]]"
+"""Says where epochs ended, by the barriers of all; those of which it cannot tell are left out."""
 
 # Formats 2 and 3 have times and sizes more, which are for people.
 _VERSIONS = (1, 2, 3)
@@ -38,11 +40,14 @@ ALL_SLOTS = -1
 """The slot number of folded epochs, where the log keeps the sum of all slots."""
 
 
-def read_decisions(checkpoint: Path | str, events: Path | str | None = None) -> list[Decision]:
+def read_decisions(
+    checkpoint: Path | str, events: Path | str | None = None, ends_of: EndsOf | None = None
+) -> list[Decision]:
     """Return what the log in ``checkpoint/onceonly`` and Spark's folders say of every epoch, in order.
 
     Anywhere that the checkpoint can be read, a local folder; reads only; the query must be down. ``events`` is the
-    folder of ``ONCEONLY_EVENTS``, for the times of decisions; leave it out if the query's clock was moved.
+    folder of ``ONCEONLY_EVENTS``, for the times of decisions; leave it out if the query's clock was moved. ``ends_of``
+    says where epochs ended, by their barriers, where a source's offsets alone do not tell it.
 
     Raises:
         ConfigurationError: there is no decision log.
@@ -55,7 +60,11 @@ def read_decisions(checkpoint: Path | str, events: Path | str | None = None) -> 
         )
     log = _Log(folder)
     times = _decision_times(Path(events), query_id(folder)) if events is not None else {}
-    return list(_with_ranges([log.decision(epoch, times) for epoch in log.epochs()], log.ends()))
+    return list(
+        _with_ranges(
+            [log.decision(epoch, times) for epoch in log.epochs()], (ends_of or _ends_of)(log.barriers())
+        )
+    )
 
 
 def replayed(checkpoint: Path | str) -> int:
@@ -159,13 +168,13 @@ class _Log:
             contradictions=(*chain.problems, *self._problems(epoch, chain)),
         )
 
-    def ends(self) -> dict[int, Ends]:
+    def barriers(self) -> dict[int, list[str]]:
         """Return the barrier of each epoch that has one: the link's, else Spark's."""
-        found = {epoch: _ends(self._spark_barrier(epoch)) for epoch in self._offsets}
+        found = {epoch: self._spark_barrier(epoch) for epoch in self._offsets}
         for epoch, chain in self._chains.items():
             if chain.last is not None and chain.last["barrier"]:
-                found[epoch] = _ends(chain.last["barrier"])
-        return {epoch: ends for epoch, ends in found.items() if ends}
+                found[epoch] = chain.last["barrier"]
+        return found
 
     def _problems(self, epoch: int, chain: _Chain) -> Iterator[str]:
         missing = sorted(set(range(max(chain.links, default=-1) + 1)) - chain.links.keys())
@@ -291,10 +300,14 @@ def _parsed(barrier: list[str]) -> list[object]:
     return found
 
 
+def _ends_of(barriers: Mapping[int, list[str]]) -> dict[int, Ends]:
+    return {epoch: ends for epoch, barrier in barriers.items() if (ends := _ends(barrier))}
+
+
 def _ends(barrier: list[str]) -> Ends:
     """Read offsets of Kafka, ``{"topic":{"0":17}}``, and of a stream of RabbitMQ, ``{"offset":17,"is_read":true}``.
 
-    Other sources' tell no positions and are left out, as what is for people is (``onceonly.behind``).
+    Other sources' tell no positions by themselves and are left out, as what is for people is (``onceonly.behind``).
     """
     ends: Ends = {}
     for source in _parsed(barrier):

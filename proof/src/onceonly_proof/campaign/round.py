@@ -62,7 +62,9 @@ def run_round(
             reader.close()
             arena.display.step = "audit"
             arena.store.copy(task.checkpoint, task.audited)
-            world = watch.world(task, watch.inputs(task, flow), reader, scene.lives, scene.targets)
+            world = watch.world(
+                task, watch.inputs(task, flow), reader, scene.lives, scene.targets, flow.ends_of
+            )
             scene.trouble += reader.blind(world.at_end)
             if arena.source is not None:
                 replays = replayed(task.audited)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from onceonly_proof.auditor import Input, Reader, Seen, World
+    from onceonly_proof.auditor.log import EndsOf
     from onceonly_proof.campaign.lives import Life
     from onceonly_proof.campaign.sources import Flow
     from onceonly_proof.campaign.targets import Target
@@ -139,7 +140,12 @@ def readers(task: Task, targets: Mapping[str, Target]) -> dict[str, Reader]:
 
 
 def world(
-    task: Task, went_in: list[Input], reader: Watch, lives: Iterable[Life], targets: Mapping[str, Target]
+    task: Task,
+    went_in: list[Input],
+    reader: Watch,
+    lives: Iterable[Life],
+    targets: Mapping[str, Target],
+    ends_of: EndsOf | None = None,
 ) -> World:
     """Read the outside world of a query; its lives are down after that, and their event logs beside its checkpoint."""
     events = task.audited.parent / EVENTS
@@ -156,6 +162,7 @@ def world(
         during=reader.seen(),
         upserts=replacing(task, targets),
         whole={sink for sink in task.sinks if sink in targets and targets[sink].shows_whole_epochs},
+        ends_of=ends_of,
     )
 
 

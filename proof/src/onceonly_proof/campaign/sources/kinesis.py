@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from onceonly_proof.auditor.log import Ends, EndsOf
     from onceonly_proof.campaign.workload import Workload
 
 _TASKS = 2
@@ -63,6 +65,41 @@ class Shards(Flow):
                 )
             ])  # fmt: skip
         return self._found
+
+    @property
+    def ends_of(self) -> EndsOf:
+        """The next offset says where an epoch ended, and of the newest its ranges do."""
+        return self._ends_of
+
+    def _ends_of(self, barriers: Mapping[int, list[str]]) -> dict[int, Ends]:
+        offsets = {epoch: json.loads(lines[0]) for epoch, lines in barriers.items() if lines}
+        following = {offset["number"] - 1: offset for offset in offsets.values()}
+        places: dict[str, dict[str, int]] = {
+            shard: {record["SequenceNumber"]: place for place, record in enumerate(records)}
+            for shard, records in self._server.shards(self._stream).items()
+        }
+        found: dict[int, Ends] = {}
+        for epoch, offset in offsets.items():
+            then = following.get(offset["number"])
+            at = self._fixed(offset) if then is None else then["start"]
+            if at is None:
+                continue  # nothing of it was read
+            done = (offset if then is None else then)["done"]
+            found[epoch] = {shard: len(places[shard]) for shard in done}
+            for shard, (kind, value) in at.items():
+                found[epoch][shard] = places[shard][value] + 1 if kind == "after" else 0
+        return found
+
+    def _fixed(self, offset: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Read where the shares of an epoch ended; None where one was not read."""
+        found: dict[str, Any] = {}
+        for group in range(len(offset["groups"])):
+            path = self._ranges / offset["reader"] / f"{offset['number']:020d}.{group}.json"
+            if not path.exists():
+                return None
+            ends = json.loads(path.read_bytes().partition(b"\n")[2])["ends"]
+            found |= {shard: end["position"] for shard, end in ends.items()}
+        return found
 
     def close(self) -> None:
         self._client.close()

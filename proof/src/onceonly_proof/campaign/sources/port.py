@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly_proof.auditor import Input
+    from onceonly_proof.auditor.log import EndsOf
     from onceonly_proof.campaign.workload import Workload
 
 FORMAT: Final = "onceonly."
@@ -39,6 +40,11 @@ class Flow(Feeder):
     def rows_until(self, offsets: str) -> int:  # noqa: ARG002  of most sources an epoch's end is no number of rows
         """Count the rows up to the end of an epoch, by what Spark notes of it; 0 where that does not tell."""
         return 0
+
+    @property
+    def ends_of(self) -> EndsOf | None:
+        """What tells the auditor where epochs ended, where their offsets alone do not."""
+        return None
 
     @abstractmethod
     def inputs(self) -> list[Input]:
