@@ -88,6 +88,11 @@ def test_keys_that_the_server_takes_for_one_are_refused_or_decided_by_their_sequ
     handle, _ = bench.stage(some, facts, key="name")
     with pytest.raises(RecordRefusedError, match="as the table compares them"):
         bench.sink(key="name").rehearse([handle], facts)
+    alike = rows(name=["a", "A"], n=[3, 3])
+    facts = bench.check(alike, key="name", sequence="n")
+    handle, _ = bench.stage(alike, facts, key="name", sequence="n")
+    with pytest.raises(RecordRefusedError, match="as the table compares them"):
+        bench.sink(key="name", sequence="n").rehearse([handle], facts)
     bench.epoch(some, number=1, key="name", sequence="n")
     assert bench.run("SELECT * FROM t") == [("a", 2)]
 

@@ -297,7 +297,7 @@ class Target:
             sql.run(db, sql.stage(found))
         for batch in batches:
             sql.load(db, into, batch, found)
-        if tries and found.key and not found.sequence:
+        if tries and found.key:
             for key in sql.run(db, sql.twice(found)):
                 raise twice(
                     found, f"{', '.join(found.keys)} {', '.join(map(repr, key))}, as the table compares them"

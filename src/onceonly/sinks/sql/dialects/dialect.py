@@ -142,9 +142,10 @@ class Dialect(ABC):
         return f"DROP TABLE {self.staging}"
 
     def twice(self, match: Match) -> str:
-        """Return the statement that finds a key that waits twice, by the table's own equality."""
+        """Return the statement that finds a key that waits twice with one sequence, by the table's own equality."""
         listed = self.listed(match.keys)
-        return f"SELECT {listed} FROM {self.staging} GROUP BY {listed} HAVING COUNT(*) > 1 LIMIT 1"
+        alike = f"{listed}, {SEQUENCE}" if match.sequence else listed
+        return f"SELECT {listed} FROM {self.staging} GROUP BY {alike} HAVING COUNT(*) > 1 LIMIT 1"
 
     def newest(self, match: Match, columns: Sequence[str]) -> str:
         """Return the newest row of each key that waits, as a table in SQL."""
