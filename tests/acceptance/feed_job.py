@@ -14,9 +14,9 @@ import rate_rows
 _WAIT_S = 400.0
 
 
-def main(feed: str, folder: Path, count: int, options: dict[str, str]) -> None:
+def main(feed: str, folder: Path, count: int, options: dict[str, str], hadoop: dict[str, str]) -> None:
     """Run until the target has as many rows."""
-    spark = rate_rows.session()
+    spark = rate_rows.session(hadoop)
     rows = spark.readStream.format(f"onceonly.{feed}").options(**options).load()
     query = (
         rows.selectExpr("cast(value AS string) AS value")
@@ -40,4 +40,4 @@ def visible(folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]), json.loads(sys.argv[5]))

@@ -13,21 +13,22 @@ from onceonly_proof.handover import until
 from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-def session() -> SparkSession:
-    """Make the session of a job whose checkpoint is on this machine."""
+def session(hadoop: Mapping[str, str] | None = None) -> SparkSession:
+    """Make the session of a job whose checkpoint is on this machine; ``hadoop`` tells how stores are reached."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         onceonly.configure(SparkSession.builder.master("local[2]"))
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "700m")
         .config("spark.driver.extraJavaOptions", SHORT_LIVED_JAVA)
+        .config(map={f"spark.hadoop.{name}": value for name, value in (hadoop or {}).items()})
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

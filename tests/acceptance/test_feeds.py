@@ -15,6 +15,7 @@ from harness import Run, start
 
 from onceonly import failpoints
 from onceonly_proof.embedded.feeds import EmbeddedFeed
+from onceonly_proof.embedded.s3 import EmbeddedS3
 from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
@@ -28,16 +29,19 @@ EXACTLY = {"id": "id", "resume": "header:Last-Event-ID"}
 
 
 class Stage:
-    """A job, its target and its journal."""
+    """A job, its target and its journal. ``hadoop`` tells how stores are reached."""
 
-    def __init__(self, folder: Path, feed: str, options: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, feed: str, options: dict[str, str], hadoop: dict[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.feed = feed
+        self.hadoop = hadoop or {}
         self.options = {"journal": str(folder / "journal"), "linger": "10 ms", **options}
 
     def start(self, count: int, armed: str = "") -> Run:
         """Start a life of the job."""
-        told = [self.feed, str(self.folder), str(count), json.dumps(self.options)]
+        told = [self.feed, str(self.folder), str(count), json.dumps(self.options), json.dumps(self.hadoop)]
         return start(feed_job.__file__, self.folder, *told, failpoints=armed)
 
     def end(self, count: int) -> list[str]:
@@ -112,6 +116,24 @@ def test_feeds_over_http_are_read_exactly_once_while_all_are_killed(tmp_path: Pa
                 server.kill()
                 server.start()
         each_once(stage.end(total), total)
+
+
+@pytest.mark.long
+def test_a_journal_in_a_bucket_is_read_exactly_once_while_all_are_killed(tmp_path: Path) -> None:
+    total, draw = 1500, random.Random(5)
+    points = [*failpoints.OF_JOURNALS[:2], "link.before_put", "link.after_put", "slot.after_prepare"]
+    with EmbeddedS3(tmp_path / "s3") as store, EmbeddedFeed("http", total=total, rate=100, seed=5) as server:
+        store.make_bucket("journals")
+        options = {"url": f"http://127.0.0.1:{server.port}/", "journal": "s3a://journals/one"}
+        stage = Stage(tmp_path, "http", {**options, **EXACTLY, **SMALL}, store.hadoop())
+        for number, point in enumerate(points):
+            stage.killed_at(f"{point}=pause@{draw.randint(1, 4)}", point)
+            if number % 2 == 0:
+                store.kill()
+                store.start()
+        each_once(stage.end(total), total)
+        assert store.names("journals", "one/segments")
+        assert store.names("journals", "one/folds")
 
 
 @pytest.mark.long
