@@ -252,6 +252,22 @@ def test_a_column_that_gets_narrower_after_the_decision_keeps_no_other_value(ben
     assert driver.commit(handle) == Committed()
 
 
+def test_a_column_that_is_narrow_again_before_the_decision_keeps_no_other_value(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (a timestamp(0))")
+    driver = bench.sink()
+    facts = dict(driver.check(bench.context([("a", "timestamp_ntz")])))
+    handle, _ = bench.stage(rows(a=pa.array([1_000_000], pa.timestamp("us"))), facts)
+    driver.rehearse([handle], facts)
+    assert driver.commit(handle) == Committed()
+    bench.run("ALTER TABLE t ALTER a TYPE timestamp")
+    facts = dict(driver.refresh(facts))
+    handle, refused = bench.stage(rows(a=pa.array([1], pa.timestamp("us"))), facts, epoch=1)
+    assert not refused
+    bench.run("ALTER TABLE t ALTER a TYPE timestamp(0)")
+    with pytest.raises(RecordRefusedError, match="keeps 0 digits of a second"):
+        driver.rehearse([handle], facts)
+
+
 # ---------------------------------------------------------------------------------------- before the first record
 @pytest.mark.parametrize(
     ("tables", "options", "said"),

@@ -35,6 +35,7 @@ class Target:
         self._sql = dialect_of(options)
         self._held: Any = None
         self._trusted: Table | None = None
+        """What the table was like when the rows of the newest epoch were looked at."""
         self._claimed = False
         self._applied = -1
         """The newest epoch that was applied by this one."""
@@ -136,9 +137,9 @@ class Target:
             in_doubt = in_doubt or is_doubtful(batch, found)
             told += [told_apart(batch, found)] if found.key else []
         refuse_twice(told, found)
+        self._trusted = then
         if in_doubt:
             self.apply(staged, epochs, books, keep=False)
-        self._trusted = found.table
 
     def apply(
         self, staged: Mapping[str, StagedRows], epochs: Mapping[str, int], books: Books, *, keep: bool = True
