@@ -15,8 +15,6 @@ from benchmarks import costs, floors, history, phases, plots
 from benchmarks.contenders.base import ROOT
 from benchmarks.ratios import EVERY, FURTHER, is_missed, median, of, ratios
 from benchmarks.settings import MARK_FEW_ROWS
-from benchmarks.sinks import page as sinks
-from benchmarks.sinks.values import Sinks
 from benchmarks.store import recorded
 from benchmarks.summary import broken, lines
 from benchmarks.values import (
@@ -70,12 +68,11 @@ def page(
     spent: Sequence[costs.Costs] = (),
     epochs: Mapping[int, phases.Phases] | None = None,
     so_far: history.History = history.NONE,
-    beside: Sinks | None = None,
 ) -> str:
     """Return the page, in Markdown.
 
     Pure. ``spent`` are costs, each of another size of row; ``epochs`` are the phases by records a second; ``so_far``
-    are the benchmarks before, and this one; ``beside`` are sinks beside others.
+    are the benchmarks before, and this one.
     """
     parts = [
         _head(results),
@@ -90,7 +87,6 @@ def page(
         _section(results, "empty", "An epoch without output", _EMPTY, ("epoch_triggerExecution_ms",)),
         _listed(results, "commit", "The commit phase", _COMMIT, _COMMIT_FIGURES) + _commit_floor(results),
         _listed(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
-        sinks.section(beside),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -100,8 +96,7 @@ def published(root: Path, results: Results) -> str:
     found = {rate: recorded(root / path, phases.Phases) for rate, path in PHASES.items()}
     epochs = {rate: each for rate, each in found.items() if each is not None}
     spent = [recorded(root / path, costs.Costs) for path in COSTS.values()]
-    beside = recorded(root / sinks.RECORD, Sinks)
-    return page(results, [each for each in spent if each is not None], epochs, past(root), beside)
+    return page(results, [each for each in spent if each is not None], epochs, past(root))
 
 
 def past(root: Path) -> history.History:

@@ -1,40 +1,37 @@
-"""What the performance page says of the comparison of sinks. Pure."""
+"""``python -m benchmarks.sinks.page RESULTS`` records a comparison in docs/proof, and writes the page that shows it."""
 
 from __future__ import annotations
 
 import statistics
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.sinks.values import ASKED, CONTENDERS, OURS, ROW_BYTES
+from benchmarks.sinks.values import ASKED, CONTENDERS, OURS, ROW_BYTES, Sinks
+from benchmarks.store import recorded
 from onceonly_proof.campaign import marks
 
 if TYPE_CHECKING:
-    from benchmarks.sinks.values import Asked, Sinks
+    from benchmarks.sinks.values import Asked
 
-RECORD = Path("docs/proof/sinks.json")
+RECORD, PAGE = Path("docs/proof/sinks.json"), Path("docs/explanation/sinks-beside-others.md")
 """Relative to the project's folder."""
-_WHAT = (
-    "One Spark session writes the same epochs of rows of {} bytes, in two slots, with one contender after the other, "
-    "in turns, each group on one server that waits for its disk at each commit. The first epoch of a run does not "
-    "count. "
-    "Rows a second, medians of {} runs, and how long an epoch takes; all rows were counted after each run."
-)
+MARKS = "figures"
 
 
-def section(record: Sinks | None) -> str:
-    """Return the section in Markdown; empty where nothing is recorded."""
+def figures(record: Sinks | None) -> str:
+    """Return what stands in the page. Pure."""
     if record is None:
-        return ""
+        return marks.NONE
     rounds = max(len(each.rows_per_s) for each in record.ran)
-    missing = "".join(f"\n- `{group}` could not be run: {why}" for group, why in record.not_run.items())
+    missing = "".join(f"- `{group}` could not be run: {why}\n" for group, why in record.not_run.items())
     broken = [f"{each.group} {each.contender}" for each in record.ran if not each.whole]
     where = marks.recorded_on(record.machine, [record.versions.get("commit", "")], record=RECORD)
-    wrong = f"\n\n**Not whole: {', '.join(broken)}.**" if broken else ""
+    wrong = f"**Not whole: {', '.join(broken)}.**\n\n" if broken else ""
     return (
-        f"## Sinks beside others\n\n{_WHAT.format(ROW_BYTES, rounds)}\n\n"
-        f"Recorded by `{record.command}` on {record.started[:10]} in {record.seconds / 60:.0f} minutes "
-        f"{where}{missing}{wrong}\n\n{table(record)}"
+        f"Rows of {ROW_BYTES} bytes a second, medians of {rounds} runs:\n\n{table(record)}\n\n{wrong}"
+        f"{missing}{missing and chr(10)}Recorded by `{record.command}` on {record.started[:10]} in "
+        f"{record.seconds / 60:.0f} minutes {where}"
     )
 
 
@@ -67,3 +64,14 @@ def _ratio(asked: Asked, value: float) -> str:
         else f" (aim: ≥ {asked.at_least:g}{'' if value >= asked.at_least else ', missed'})"
     )
     return f"ours: **{value:.2f}** times{bound}"
+
+
+def main() -> None:
+    """Record the results that are given, and write the page."""
+    if len(sys.argv) > 1:
+        RECORD.write_bytes(Path(sys.argv[1]).read_bytes())
+    marks.write(PAGE, figures(recorded(RECORD, Sinks)), name=MARKS)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,8 +10,10 @@ import pytest
 from benchmarks.sinks import page
 from benchmarks.sinks.values import ASKED, CONTENDERS, GROUPS, JDBC, OURS, VERSION, Ran, Sinks
 from benchmarks.sinks.worlds import JARS, WORLDS
+from benchmarks.store import recorded
 from benchmarks.values import encode
 from onceonly.jars.locked import _locked
+from onceonly_proof.campaign import marks
 
 
 def record(ours: float, theirs: float, *, whole: bool = True) -> Sinks:
@@ -35,7 +37,7 @@ def record(ours: float, theirs: float, *, whole: bool = True) -> Sinks:
 
 @pytest.mark.parametrize(("theirs", "said"), [(500, "**1.80** times (aim: ≥ 1.5)"), (800, "≥ 1.5, missed")])
 def test_a_ratio_is_of_medians_and_says_whether_its_aim_is_missed(theirs: float, said: str) -> None:
-    shown = page.section(record(900, theirs))
+    shown = page.figures(record(900, theirs))
     assert said in shown
     assert "| 900 | 12 |" in shown
     assert "`redis` could not be run: there is no server" in shown
@@ -46,8 +48,8 @@ def test_a_ratio_is_of_medians_and_says_whether_its_aim_is_missed(theirs: float,
 
 
 def test_rows_that_are_missing_are_on_the_page() -> None:
-    assert "Not whole: postgres onceonly" in page.section(record(900, 500, whole=False))
-    assert page.section(None) == ""
+    assert "Not whole: postgres onceonly" in page.figures(record(900, 500, whole=False))
+    assert page.figures(None) == marks.NONE
 
 
 def test_each_group_has_a_world_and_each_ratio_a_contender() -> None:
@@ -60,6 +62,12 @@ def test_each_group_has_a_world_and_each_ratio_a_contender() -> None:
 def test_a_record_is_read_as_it_was_written() -> None:
     found = record(900, 500)
     assert msgspec.json.decode(encode(found), type=Sinks) == found
-    published = Path(__file__).parents[2] / page.RECORD
-    if published.exists():
-        assert msgspec.json.decode(published.read_bytes(), type=Sinks).version == VERSION
+
+
+def test_the_page_shows_the_recorded_comparison() -> None:
+    root = Path(__file__).parents[2]
+    text = (root / page.PAGE).read_text(encoding="utf-8")
+    block = page.figures(recorded(root / page.RECORD, Sinks))
+    assert marks.placed(text, block, name=page.MARKS, where=str(page.PAGE)) == text, (
+        "run python -m benchmarks.sinks.page"
+    )
