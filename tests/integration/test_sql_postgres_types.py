@@ -167,6 +167,16 @@ def test_a_client_of_another_encoding_writes_the_same_texts(
     assert ask(url, "SELECT c FROM t") == [("é",), ("☃",)]
 
 
+def test_a_domain_that_is_named_as_a_type_is_not_taken_for_it(bench: Bench) -> None:
+    bench.run("CREATE DOMAIN public.date AS integer")
+    bench.run("CREATE TABLE t (c public.date)")
+    [(name,)] = bench.run("SELECT current_database()")
+    # So that the server names it without its schema.
+    bench.run(f"ALTER DATABASE {name} SET search_path = public, pg_catalog")
+    bench.epoch(rows(c=pa.array([20_000], pa.int32())))
+    assert bench.run("SELECT c::integer FROM t") == [(20_000,)]
+
+
 def test_what_is_no_number_is_kept(bench: Bench) -> None:
     bench.run("CREATE TABLE t (c double precision, d real)")
     odd = [float("nan"), float("inf"), float("-inf"), -0.0]

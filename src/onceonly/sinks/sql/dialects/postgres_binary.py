@@ -60,10 +60,12 @@ _OP, _SEQUENCE = "smallint", "bigint"
 def kinds_of(match: Match) -> list[str]:
     """Return the types of the columns of rows that are ``shaped``, as PostgreSQL calls them; none if one is not known.
 
-    Pure. A domain or a type of somebody's own has another name.
+    Pure. A type of somebody's own has another name, and is in doubt: with a search path of one's own, a domain of whole
+    numbers can be called date.
     """
     found = [_MODIFIER.sub("", fit.column.declared) for fit in match.fits]
-    if not all(each in _NUMBERS or each in _BYTES for each in found):
+    known = all(each in _NUMBERS or each in _BYTES for each in found)
+    if not known or any(fit.column.doubt for fit in match.fits):
         return []
     return found + ([_OP] if match.op else []) + ([_SEQUENCE] if match.sequence else [])
 
