@@ -50,6 +50,17 @@ def test_each_row_has_its_columns_in_their_order_nulls_by_their_length() -> None
     assert bytes(binary(batch.slice(3), ["bigint", "text", "double precision", "boolean", "date"])) == b""
 
 
+def test_of_all_nan_only_the_servers_own_is_written() -> None:
+    odd = pa.array([0xFFF8 << 48, (0x7FF8 << 48) + 1, 0x7FF0 << 48], pa.uint64()).view(pa.float64())
+    assert read(bytes(binary(pa.RecordBatch.from_arrays([odd], ["a"]), ["double precision"]))) == [
+        [struct.pack(">Q", 0x7FF8 << 48)], [struct.pack(">Q", 0x7FF8 << 48)], [struct.pack(">d", float("inf"))]
+    ]  # fmt: skip
+    odd = pa.array([0xFFC0 << 16, None], pa.uint32()).view(pa.float32())
+    assert read(bytes(binary(pa.RecordBatch.from_arrays([odd], ["a"]), ["real"]))) == [
+        [struct.pack(">I", 0x7FC0 << 16)], [None]
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("declared", "kinds"),
     [

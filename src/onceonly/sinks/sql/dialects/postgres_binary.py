@@ -43,6 +43,9 @@ class _Number(NamedTuple):
 
         numbers = micros(array) if pa.types.is_timestamp(array.type) else array.cast(self.by)
         values: npt.NDArray[Any] = np.asarray(pc.fill_null(numbers, 0))
+        if values.dtype.kind == "f":
+            # Of all NaN, the one that the server makes of a text.
+            values = np.where(np.isnan(values), np.nan, values)
         return values - self.less if self.less else values
 
 
