@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres_databases import ask, database
 from tests.unit.sql_bench import Bench, rows
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import Committed
-from onceonly.sinks.sql.dialects import postgres as postgres_dialect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,43 +117,6 @@ def _read(value: Any, name: str) -> Any:  # noqa: ANN401
         shown = shown.rstrip("0") if "." in shown else shown
         return shown + ("+00" if value.tzinfo else "")
     return value.isoformat() if isinstance(value, dt.date) else value
-
-
-def test_texts_and_bytes_are_the_same_rows(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = {
-        name: each
-        for name, each in TYPES.items()
-        if each[0] not in {"uuid", "jsonb"} and "numeric" not in each[0] and "zone" not in name
-    }
-    columns = ", ".join(f"c{place} {declared}" for place, (declared, _, _) in enumerate(kinds.values()))
-    bench.run(f"CREATE TABLE t ({columns})")
-    bench.run(f"CREATE TABLE u ({columns})")
-
-    @settings(
-        max_examples=3,
-        phases=[Phase.generate],
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
-        deadline=None,
-    )
-    @given(
-        st.lists(st.tuples(*(values | st.none() for _, _, values in kinds.values())), min_size=1, max_size=20)
-    )
-    def are_the_same(some: list[tuple[Any, ...]]) -> None:
-        pairs = zip(zip(*some, strict=True), kinds.values(), strict=True)
-        batch = rows(
-            **{f"c{place}": pa.array(each, kind) for place, (each, (_, kind, _)) in enumerate(pairs)}
-        )
-        bench.epoch(batch, number=next(_numbers))
-        with monkeypatch.context() as patched:
-            patched.setattr(postgres_dialect, "kinds_of", lambda _match: [])
-            bench.epoch(batch, number=next(_numbers), table="u")
-        shown = [bench.run(f"SELECT {table}::text FROM {table}") for table in ("t", "u")]  # noqa: S608
-        bench.run("TRUNCATE t, u")
-        bench.close()
-        assert shown[0] == shown[1]
-        assert len(shown[0]) == len(some)
-
-    are_the_same()
 
 
 def test_a_client_of_another_encoding_writes_the_same_texts(
