@@ -35,6 +35,9 @@ _KINDS = {
     name: (declared, kind, values | _ODD if pa.types.is_floating(kind) else values)
     for name, (declared, kind, values) in TYPES.items()
     if declared not in {"uuid", "jsonb"} and "numeric" not in declared
+} | {
+    "smallint into real": ("real", pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+    "int into bigint": ("bigint", pa.int32(), st.integers(-(2**31), 2**31 - 1)),
 }
 _OPS = ("insert", "update", "delete", "update_preimage")
 

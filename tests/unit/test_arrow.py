@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceonly.executor.slot import in_larger
-from onceonly.rows.arrow import at_each_byte
+from onceonly.rows.arrow import at_each_byte, may_have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,3 +81,18 @@ def test_words_are_read_at_every_offset() -> None:
     ]
     assert len(at_each_byte(data, 4)) == 8
     assert len(at_each_byte(data[:7])) == 0
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()], ids=str)
+@given(
+    values=st.lists(st.none() | st.text("ab\0", max_size=3), max_size=6),
+    first=st.integers(0, 6),
+    count=st.integers(0, 6),
+)
+def test_a_byte_is_found_in_what_a_slice_holds_and_nowhere_else(
+    kind: pa.DataType, values: list[str | None], first: int, count: int
+) -> None:
+    column = pa.array(values).cast(kind).slice(first, count)
+    assert may_have(column, b"\0b") == any(
+        each is not None and {"\0", "b"} & set(each) for each in values[first : first + count]
+    )
