@@ -129,6 +129,31 @@ def test_a_writer_of_an_older_epoch_that_wakes_up_late_changes_nothing(bench: Be
     assert bench.seen() == {"a": "of 6", "b": "of 6", "c": "zz of 5"}
 
 
+def test_rows_seen_early_are_asked_for_together_and_a_newer_one_is_named(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.options["op"] = "op"
+    keys = [f"k{number:02}" for number in range(50)]
+    some = ops(**{key: "d" if key in {"k03", "k31"} else "u" for key in keys})
+    asked: list[str] = []
+    late = bench.sink()
+    run = late._target.run
+
+    def counted(calls: list[tuple[str, Sequence[Any]]]) -> list[Any]:
+        asked.extend(text for text, _ in calls if text.startswith("SELECT"))
+        return run(calls)
+
+    monkeypatch.setattr(late._target, "run", counted)
+    attempt = late.begin_transaction(bench.context(5, early=True))
+    late.write(attempt, some)
+    assert len(asked) == 3
+    assert set(bench.seen()) == {*keys} - {"k03", "k31"}
+    for number, op in enumerate(("u", "d"), 6):  # a newer row, then none
+        bench.committed(ops(k07=op), epoch=number, early=True)
+        with pytest.raises(WriteFailedError, match=r"k07.*later epoch|later epoch.*k07"):
+            late.write(attempt, some)
+
+
 def test_a_replay_changes_nothing_and_a_null_removes_what_was_there(bench: Bench) -> None:
     bench.committed(rows(a="1", b="1"), epoch=1)
     handle = bench.committed(rows(a=None, b="2"), epoch=2)
