@@ -160,6 +160,8 @@ class DuckDb(Dialect):
                 doubts.append(f"the index {index}")
         if re.search(r"GENERATED\s+ALWAYS", found[0][0] or "", re.IGNORECASE):
             doubts.append("a generated column")
+        if re.search(r"\bCOLLATE\b", found[0][0] or "", re.IGNORECASE):
+            doubts.append("a collation, by which keys may be alike")
         return Table(
             name=".".join(name), columns=tuple(columns), keys=tuple(sorted(keys)), doubts=tuple(doubts)
         )
