@@ -97,6 +97,21 @@ def test_keys_that_the_server_takes_for_one_are_refused_or_decided_by_their_sequ
     assert bench.run("SELECT * FROM t") == [("a", 2)]
 
 
+@pytest.mark.parametrize("collation", ["utf8mb4_bin", "utf8mb4_nopad_bin"])
+def test_a_key_with_a_blank_at_its_end_is_another_one_or_refused(bench: Bench, collation: str) -> None:
+    bench.run(f"CREATE TABLE t (name VARCHAR(20) COLLATE {collation} PRIMARY KEY, n BIGINT)")
+    bench.options |= {"key": "name"}
+    some = rows(name=["a", "a "], n=[1, 2])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    if "nopad" not in collation:
+        with pytest.raises(RecordRefusedError, match="as the table compares them"):
+            bench.sink().rehearse([handle], facts)
+        return
+    bench.epoch(some)
+    assert bench.run("SELECT * FROM t") == [("a", 1), ("a ", 2)]
+
+
 def test_a_change_feed_is_applied(bench: Bench, way: None) -> None:
     bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(200) NOT NULL)")
     bench.options.update(key="id", op="op", sequence="seq")

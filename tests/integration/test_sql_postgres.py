@@ -182,6 +182,16 @@ def test_a_server_that_is_too_old_is_named(bench: Bench, monkeypatch: pytest.Mon
     assert "12 or newer" in raised.value.next_step
 
 
+def test_a_uuid_in_two_spellings_is_found_before_the_decision(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id uuid PRIMARY KEY, n bigint)")
+    bench.options["key"] = "id"
+    some = rows(id=[f"6f1b8e0e-30d6-4f43-a1ab-0c4eae4ac2{end}" for end in ("c9", "C9")], n=[1, 2])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    with pytest.raises(RecordRefusedError, match="as the table compares them"):
+        bench.sink().rehearse([handle], facts)
+
+
 def test_a_value_too_long_for_an_index_is_found_before_the_decision(bench: Bench) -> None:
     bench.run("CREATE TABLE t (name text PRIMARY KEY)")
     noise = "".join(uuid.uuid4().hex for _ in range(400))

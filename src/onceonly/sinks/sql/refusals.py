@@ -60,13 +60,15 @@ def refused(batch: pa.RecordBatch, match: Match) -> list[Refused]:
 def is_doubtful(batch: pa.RecordBatch, match: Match) -> bool:
     """Say whether a value that fits may be refused all the same.
 
-    It is longer than an index may take, which depends on how that packs it; or has letters that a charset may not.
+    It is longer than an index may take, which depends on how that packs it; has letters that a charset may not; or is a
+    key that the table may take for another one.
     """
     import pyarrow.compute as pc
 
     lengths = (pc.max(pc.binary_length(batch[name])).as_py() or 0 for name in match.indexed)
     plain = (pc.all(pc.string_is_ascii(batch[name])).as_py() is not False for name in match.lettered)
-    return any(length > _INDEXED_BYTES for length in lengths) or not all(plain)
+    alike = (pc.any(pc.match_substring_regex(batch[name], part)).as_py() for name, part in match.alike)
+    return any(length > _INDEXED_BYTES for length in lengths) or any(alike) or not all(plain)
 
 
 def ops(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int8]]:

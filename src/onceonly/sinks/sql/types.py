@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -80,6 +80,12 @@ def of_arrow(kind: pa.DataType) -> Given:
     return Given(next((name for name, is_it in plain.items() if is_it(kind)), str(kind)))
 
 
+UUID: Final[dict[str, Any]] = {
+    "takes": ("text",), "form": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$", "alike": "[A-F]",
+}  # fmt: skip
+"""What a column of that type takes, as fields of a ``Column``: one in capitals is the same as in small letters."""
+
+
 class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A column of a table, as its dialect describes it.
 
@@ -89,7 +95,8 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bytes, ``octets`` of a text, texts of a ``form``.
     ``required`` takes no null, ``filled`` has a default, ``computed`` is written by nobody. ``doubt`` says why a value
     that fits may be refused all the same; of one that is ``indexed``, a long one may, and where texts are kept by a
-    ``charset`` that does not have all letters, one with any beyond ASCII.
+    ``charset`` that does not have all letters, one with any beyond ASCII. A text in which ``alike`` is found may be one
+    with another text.
     """
 
     name: str
@@ -112,6 +119,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     doubt: str = ""
     indexed: bool = False
     charset: str = ""
+    alike: str = ""
 
     def against(self, given: Given) -> str:
         """Say why it takes nothing of a type; empty where it takes all or a part of it."""
@@ -206,6 +214,15 @@ class Match:
     def lettered(self) -> list[str]:
         """The query's columns of which letters beyond ASCII may be refused."""
         return [fit.source for fit in self.fits if fit.column.charset and fit.given.kind == "text"]
+
+    @property
+    def alike(self) -> list[tuple[str, str]]:
+        """The query's columns of the key of which two texts may be one to the table, and what such a text has."""
+        return [
+            (fit.source, fit.column.alike)
+            for fit in self.fits
+            if fit.source in self.key and fit.column.alike and fit.given.kind == "text"
+        ]
 
     @property
     def doubts(self) -> list[str]:

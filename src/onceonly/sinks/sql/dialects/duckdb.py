@@ -15,7 +15,7 @@ from onceonly.errors import (
     UnavailableError,
 )
 from onceonly.sinks.sql.dialects.dialect import Dialect
-from onceonly.sinks.sql.types import Column, Given, Table, bits, whole
+from onceonly.sinks.sql.types import UUID, Column, Given, Table, bits, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "TIMESTAMP_MS": {"takes": ("local",), "scale": 3},
     "TIMESTAMP": {"takes": ("local",), "scale": 6},
     "TIMESTAMP WITH TIME ZONE": {"takes": ("instant",), "scale": 6},
-    "UUID": {"takes": ("text",), "form": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"},
+    "UUID": UUID,
     "JSON": {"takes": ("nested", "text"), "doubt": "json"},
 }
 _NEW = {

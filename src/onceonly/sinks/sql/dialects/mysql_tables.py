@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from onceonly.sinks.sql.types import Column, Table, bits, whole
+from onceonly.sinks.sql.types import UUID, Column, Table, bits, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _TEXTS = frozenset({"varchar", "tinytext", "text", "mediumtext", "longtext", "char"})
-_UUID = r"^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
 _NOT_ASCII = "swe7"
 """The one charset of MariaDB's and MySQL's that lacks letters of ASCII: asked of a server, all others have them."""
 _NO_END_SPACE = r"(?s)^(?:.*[^ ])?$"
+_BLANK_AT_END = " $"
+_PADS_NOT = re.compile("nopad|_0900_")
+"""Collations by which a text is another one with a blank at its end; by all others, it is the same."""
 _REFERS = (
     "SELECT DISTINCT REFERENCED_TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = %s "
     "AND TABLE_NAME = %s AND REFERENCED_TABLE_NAME IS NOT NULL"
@@ -29,7 +31,7 @@ _REFERRED = (
 )
 _PLAIN: Final[Mapping[str, dict[str, Any]]] = {
     "date": {"takes": ("date",)},
-    "uuid": {"takes": ("text",), "form": _UUID},
+    "uuid": UUID,
     "year": {"takes": ("int",), "low": 1901, "high": 2155},
 }
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
@@ -63,7 +65,8 @@ def described(ask: Ask, schema: str, name: str, *, deletes: bool) -> Table | Non
 
 _ASKED = (
     "COLUMN_NAME", "DATA_TYPE", "COLUMN_TYPE", "IS_NULLABLE", "COLUMN_DEFAULT", "EXTRA", "CHARACTER_MAXIMUM_LENGTH",
-    "CHARACTER_OCTET_LENGTH", "CHARACTER_SET_NAME", "NUMERIC_PRECISION", "NUMERIC_SCALE", "DATETIME_PRECISION",
+    "CHARACTER_OCTET_LENGTH", "CHARACTER_SET_NAME", "COLLATION_NAME", "NUMERIC_PRECISION", "NUMERIC_SCALE",
+    "DATETIME_PRECISION",
 )  # fmt: skip
 
 
@@ -216,6 +219,8 @@ def _decimal(row: Mapping[str, Any], *, unsigned: bool) -> dict[str, Any]:
 def _text(row: Mapping[str, Any]) -> dict[str, Any]:
     kind, charset = row["DATA_TYPE"], row["CHARACTER_SET_NAME"]
     found: dict[str, Any] = {"takes": ("text",)}
+    if not _PADS_NOT.search(row["COLLATION_NAME"] or ""):
+        found["alike"] = _BLANK_AT_END
     if kind in {"char", "varchar"}:
         found["length"] = row["CHARACTER_MAXIMUM_LENGTH"]
     elif kind != "longtext":

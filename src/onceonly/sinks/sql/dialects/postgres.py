@@ -21,7 +21,7 @@ from onceonly.errors import (
 from onceonly.sinks.sql.dialects.dialect import NO_ROOM, Dialect
 from onceonly.sinks.sql.dialects.postgres_binary import HEAD, TAIL, binary, kinds_of
 from onceonly.sinks.sql.texts import lines
-from onceonly.sinks.sql.types import Column, Given, Table, bits, whole
+from onceonly.sinks.sql.types import UUID, Column, Given, Table, bits, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "date": {"takes": ("date",)},
     "timestamp": {"takes": ("local",), "scale": 6},
     "timestamptz": {"takes": ("instant",), "scale": 6},
-    "uuid": {"takes": ("text",), "form": r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"},
+    "uuid": UUID,
     "json": {"takes": ("nested", "text"), "doubt": "json"},
     "jsonb": {"takes": ("nested", "text"), "doubt": "jsonb"},
 }
