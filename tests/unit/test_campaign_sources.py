@@ -247,4 +247,4 @@ def test_the_docs_page_has_a_table_of_sources_and_the_readme_has_none() -> None:
     )
     assert "| kafka | exactly-once | 1,200 |" in whole
     assert "http" not in in_short
-    assert "1,200 crashes; of" in in_short
+    assert "1,200 crashes; 1,200 of" in in_short

@@ -379,6 +379,23 @@ def test_a_full_disk_at_the_sync_of_a_folder_ends_the_process_too(store: LocalSt
     assert victim.returncode == disk.EXIT
 
 
+def test_a_start_that_clears_away_beside_a_file_that_is_written_anew_fails_nothing(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_once(store, NAME, b"put")
+    write_new = disk.write_new
+
+    def cleared_once(path: Path, data: bytes) -> None:
+        write_new(path, data)
+        monkeypatch.setattr(disk, "write_new", write_new)
+        store.drop_leftovers(lambda _name: False)
+
+    monkeypatch.setattr(disk, "write_new", cleared_once)
+    store.sync(NAME)
+    assert store.get(NAME) == b"put"
+    assert temporaries(store.root) == []
+
+
 def test_what_another_process_put_is_written_anew_and_not_only_synced(store: LocalStore) -> None:
     assert store.put_if_absent(NAME, b"one")
     path = store.root / NAME

@@ -170,7 +170,13 @@ class LocalStore:
     def sync(self, name: str) -> None:
         path = self.root / name
         try:
-            disk.renew(path, self._temporary(name))
+            for is_last in (False, True):
+                try:
+                    return disk.renew(path, self._temporary(name))
+                except FileNotFoundError:
+                    # A start beside this one clears temporary files of names that are there away, once.
+                    if is_last or not path.exists():
+                        raise
         except OSError as error:
             raise _unavailable(path, "written anew", error) from error
 

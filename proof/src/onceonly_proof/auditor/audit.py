@@ -40,7 +40,7 @@ def collect(  # noqa: PLR0913  one keyword for each thing that an audit can know
     ``inputs`` is every row that went in. ``sinks`` gives a reader for every sink of the query, under the name that its
     decisions use. ``checkpoint`` is the query's; without it only rows are compared. ``events`` is the folder of its
     event log (``ONCEONLY_EVENTS``), which tells when epochs were decided: not if the query's clock was moved.
-    ``during`` is what watchers saw; ``ends_of`` is as in :func:`read_decisions`. The rest is as in :class:`World`.
+    ``during`` is what watchers saw; ``ends_of`` is as in ``read_decisions``. The rest is as in :class:`World`.
     Readers are not closed. Dead letters are read by a :class:`LettersReader`, and count as rows of the sink that
     refused them.
 

@@ -262,7 +262,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         app = app_of(context.query, context.sink)
         # Listed before the books are read: what is committed in between is in one of them.
         names = self.home.marked(app)
-        books = self.books(app, None) if names else Books()
+        # Read also where nothing is listed: a target that is out of reach may list nothing.
+        books = self.books(app, None)
         committed = None if books.newest is None else newest_with_rows(books)
         return [
             Leftover(

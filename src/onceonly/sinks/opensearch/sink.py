@@ -74,7 +74,8 @@ class OpenSearchSink(BookedSink):
         return sorted(refused, key=lambda each: each.row), newer
 
     def begin_transaction(self, context: WriteContext) -> KeyedAttempt:
-        self._limits = msgspec.json.decode(str(context.facts.get(_LIMITS, "{}")), type=dict[str, str])
+        limits: dict[str, str] = msgspec.json.decode(str(context.facts.get(_LIMITS, "{}")))
+        self._limits = limits
         return super().begin_transaction(context)
 
     def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
