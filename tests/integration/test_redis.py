@@ -325,6 +325,68 @@ def test_a_server_that_keeps_nothing_is_told_of_and_noticed_when_it_was_killed(
             bench.sink().look_back(CONTEXT, 1, [first])
 
 
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Iterator[Bench]:
+    """A server that has forgotten, once it was killed, all that came behind chk-1."""
+    with EmbeddedRedis(tmp_path / "server", settings={"appendonly": "no"}) as server:
+        made = Bench(server, tmp_path / "staging")
+        made.committed(rows(a="1"), epoch=1)
+        with made.raw() as raw:
+            raw.save()
+        yield made
+        made.close()
+
+
+def anew(bench: Bench) -> None:
+    bench.server.kill()
+    bench.server.start()
+
+
+def test_rows_that_the_server_loses_while_an_epoch_is_applied_are_put_again(
+    forgetful: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, handle = forgetful.sink(), forgetful.staged(rows(a="2", b="2"), epoch=2)
+    with monkeypatch.context() as patch:
+        real = sink.note
+
+        def late(*args: Any, **more: Any) -> int | None:  # noqa: ANN401  those of note
+            anew(forgetful)
+            return real(*args, **more)
+
+        patch.setattr(sink, "note", late)
+        with pytest.raises(UnavailableError, match="while rows of chk-2 were written"):
+            sink.commit(handle)
+        assert forgetful.seen() == {"a": "1"}
+    assert sink.commit(handle) == Committed()
+    assert forgetful.seen() == {"a": "2", "b": "2"}
+
+
+def test_rows_seen_early_that_the_server_loses_are_written_again_or_told_of(
+    forgetful: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink, handle = forgetful.sink(), forgetful.staged(rows(b="2"), epoch=2, early=True)
+    sink.rehearse([handle], {})
+    anew(forgetful)
+    with pytest.raises(UnavailableError, match="lost rows of chk-2 before it was decided"):
+        sink.rehearse([handle], {})
+    with pytest.raises(TargetBehindError, match=r"lost rows of chk-2 .* key b"):
+        sink.commit(handle)
+    assert not sink.known([handle.transaction])
+    with caplog.at_level(logging.WARNING, "onceonly"):
+        assert forgetful.sink(**{"onceonly.target.behind": "go-on"}).commit(handle) == Committed()
+    assert "lost rows of chk-2" in caplog.text
+
+
+def test_a_server_that_is_started_anew_and_has_all_rows_seen_early_goes_on(tmp_path: Path) -> None:
+    with EmbeddedRedis(settings={"appendfsync": "always"}) as server:
+        bench = Bench(server, tmp_path)
+        bench.options |= {"op": "op"}
+        handle = bench.staged(ops(a="c", b="d"), early=True)
+        anew(bench)
+        bench.sink().rehearse([handle], {})
+        assert bench.sink().commit(handle) == Committed()
+
+
 def test_an_older_dump_that_is_restored_stops_the_next_start(tmp_path: Path) -> None:
     with EmbeddedRedis(tmp_path / "server", settings={"appendonly": "no"}) as server:
         bench = Bench(server, tmp_path / "staging")

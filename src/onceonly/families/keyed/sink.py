@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from onceonly import background
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 _NAME_SEQUENCE = "name the column whose greatest value is the newest in the option sequence"
 _REPARTITION = "bring all rows of a key into one slot, by df.repartition of its columns"
+_WRITE_AGAIN = (
+    "restore what is newer; or start on a new checkpoint from an older offset of the source: rows that are there "
+    "already are written over, none is there twice"
+)
 BOOKS_EPOCHS = 10
 """So many epochs back the books of a query keep the names of what was applied."""
 
@@ -143,6 +148,21 @@ class KeyedSink(StagedSink):
     def generations(self) -> int:
         """Return the greatest number that was given to a query's sink. Driver; only looks. Raises a typed error."""
 
+    def life(self) -> str:
+        """Return a text that becomes another one where the target may have lost rows that it said it had.
+
+        For one that does so, as by a fail-over: its ``note`` raises ``UnavailableError`` where ``origin.life`` is not
+        empty and another than its own at that moment. Anywhere; only looks. Raises ``UnavailableError``.
+        """
+        return ""
+
+    def lost(self, keys: Sequence[str], version: int) -> str | None:  # noqa: ARG002  for those with lives
+        """Return one of the keys that has neither this version nor a greater one. Driver; only looks.
+
+        Raises ``UnavailableError``.
+        """
+        return None
+
     def versions(self) -> Mapping[int, int] | None:
         """Count the rows that stand by their versions, whoever wrote them; None where the target does not tell.
 
@@ -185,6 +205,8 @@ class KeyedSink(StagedSink):
         attempt = _own(transaction)
         rows, places, refused = attempt.choice.choose(batch, self.unfit)
         if attempt.at_once and places:
+            if attempt.is_staged and not attempt.origin.life:
+                attempt.origin = replace(attempt.origin, life=self.life())
             told, newer = self.put(rows, attempt.origin.version)
             if newer is not None:
                 raise self._overtaken(newer, attempt.origin)
@@ -205,12 +227,19 @@ class KeyedSink(StagedSink):
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        life = self.life()
         keys: dict[str, pa.ChunkedArray] = {}
         for name, rows in self.staged(handles).items():
             mine: list[pa.Array] = []
             for batch in rows.batches():
                 mine.append(batch.column(KEY))
                 origin = Origin.read(batch.schema)
+                if self._lost(batch, origin, life) is not None:
+                    raise UnavailableError(
+                        f"the target of the sink {self.name} has lost rows of chk-{origin.epoch} before it was "
+                        "decided: it was started anew, or another server has taken over",
+                        next_step="nothing: the epoch is run again, and writes them again",
+                    )
                 newer = None if origin.early else self.examine(KeyedRows.read(batch), origin.version)
                 if newer is not None:
                     raise self._overtaken(newer, origin)
@@ -220,10 +249,14 @@ class KeyedSink(StagedSink):
         self._require_once(keys)
 
     def apply(self, staged: Mapping[str, StagedRows]) -> None:
+        life = self.life()
         origins = background.spread(
-            "onceonly-apply", self._put_all, list(staged.values()), threads_max=self.options["threads"]
+            "onceonly-apply",
+            partial(self._put_all, life=life),
+            list(staged.values()),
+            threads_max=self.options["threads"],
         )
-        origin = origins[0]
+        origin = replace(origins[0], life=life)
         since = -1 if self._noted is None else self._noted
         found = self.note(origin, list(staged), since=since)
         if found is not None:
@@ -269,21 +302,23 @@ class KeyedSink(StagedSink):
         behind.refuse(
             f"Query {context.query} has committed chk-{epoch} to the sink {context.sink}, and its target {held}: an "
             "older dump was restored, or keys were evicted",
-            "restore what is newer; or start on a new checkpoint from an older offset of the source: rows that are "
-            "there already are written over, none is there twice",
+            _WRITE_AGAIN,
             goes_on=self.options[behind.OPTION] == behind.GO_ON,
         )
 
     # --- its parts ------------------------------------------------------------------------------------------
 
-    def _put_all(self, staged: StagedRows) -> Origin:
+    def _put_all(self, staged: StagedRows, life: str) -> Origin:
         """Put what one attempt has staged, one row of a key; what is there already changes nothing. Driver."""
         last = self._last(staged) if self.columns.sequence is not None else {}
         origin: Origin | None = None
         for number, batch in enumerate(staged.batches()):
             origin = Origin.read(batch.schema)
             if origin.early:  # as all of the attempt
-                break
+                if origin.life == life:
+                    break
+                self._require_seen(batch, origin, life)
+                continue
             rows = KeyedRows.read(batch)
             rows = rows.without({row for row, key in enumerate(rows.keys) if last.get(key, number) != number})
             if not rows.keys:
@@ -297,6 +332,23 @@ class KeyedSink(StagedSink):
             message = f"{staged.name} holds no rows, and only an attempt with rows has a handle"
             raise ValueError(message)
         return origin
+
+    def _lost(self, batch: pa.RecordBatch, origin: Origin, life: str) -> str | None:
+        """Return a key of rows that were seen early, and that the target has lost since."""
+        if not origin.early or origin.life in {"", life} or not batch.num_rows:
+            return None
+        return self.lost(batch.column(KEY).to_pylist(), origin.version)
+
+    def _require_seen(self, batch: pa.RecordBatch, origin: Origin, life: str) -> None:
+        """See that rows which were seen early, and are decided, are still there. Raises ``TargetBehindError``."""
+        lost = self._lost(batch, origin, life)
+        if lost is not None:
+            behind.refuse(
+                f"The target of the sink {self.name} has lost rows of chk-{origin.epoch} since they were seen, as that "
+                f"with the key {lost}: it was started anew, or another server has taken over",
+                _WRITE_AGAIN,
+                goes_on=self.options[behind.OPTION] == behind.GO_ON,
+            )
 
     def _last(self, staged: StagedRows) -> dict[str, int]:
         """Return of each key in which batch its last row is: the only one that counts, as all have one version.

@@ -30,7 +30,8 @@ _PREFIX = b"onceonly."
 class Origin:
     """Where the rows of one attempt come from. It travels with what is staged of them.
 
-    ``early`` says that they are in the target already, and only their keys are staged.
+    ``early`` says that they are in the target already, and only their keys are staged. ``life`` is that of the target
+    when they came there, and may be empty; see ``KeyedSink.life``.
     """
 
     query: str
@@ -38,6 +39,7 @@ class Origin:
     epoch: int
     version: int
     early: bool = False
+    life: str = ""
 
     @classmethod
     def of(cls, context: WriteContext) -> Origin:
@@ -60,13 +62,14 @@ class Origin:
     def read(cls, schema: pa.Schema) -> Origin:
         """Return that of staged rows."""
         held: Mapping[bytes, bytes] = schema.metadata or {}
-        texts = {name: held[_PREFIX + name.encode()].decode() for name in cls.__slots__}
+        texts = {name: held.get(_PREFIX + name.encode(), b"").decode() for name in cls.__slots__}
         return cls(
             query=texts["query"],
             sink=texts["sink"],
             epoch=int(texts["epoch"]),
             version=int(texts["version"]),
             early=texts["early"] == "True",
+            life=texts["life"],
         )
 
     def marked(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 VERSION, DELETED = "onceonly.version", "onceonly.deleted"
 """The fields of our own in each hash; one that is deleted has no others."""
 VOID = "void"
+ANEW = "anew"
 _TEXTS_MAX = 4000
 """So many a call: Lua's stack ends at 8000. An even number, as a field and its value are two."""
 
@@ -87,18 +88,42 @@ return {{}}
 """Keys: rows. Argument: the version. Gives the first that is no hash, and what it is, or that has a greater version,
 and that."""
 
+_LIFE = """
+local info = redis.call('INFO')
+local life = (string.match(info, 'run_id:(%w+)') or '') .. (string.match(info, 'master_replid:(%w+)') or '')
+"""
+
+LIFE = f"{_LIFE}return life"
+"""Gives a text that changes when the server is started anew, or one that was
+a replica takes over: then it may lack what was written last."""
+
+LOST = f"""
+for _, key in ipairs(KEYS) do
+  local held = redis.pcall('HGET', key, '{VERSION}')
+  if type(held) ~= 'string' or held < ARGV[1] then
+    return {{key, ''}}
+  end
+end
+return {{}}
+"""
+"""Keys: rows. Argument: the version. Gives the first that has not this one or a greater one, and an empty text."""
+
 NOTE = f"""
 local books, who, epoch, since, keep = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+{_LIFE}
+if ARGV[5] ~= '' and ARGV[5] ~= life then
+  return {{'{ANEW}'}}
+end
 local newest = tonumber(redis.call('HGET', books, 'newest:' .. who) or '-1')
 if newest < since then
   return {{'behind', newest}}
 end
-for at = 5, #ARGV do
+for at = 6, #ARGV do
   if redis.call('HGET', books, ARGV[at]) == '{VOID}' then
     return {{'{VOID}', ARGV[at]}}
   end
 end
-for at = 5, #ARGV do
+for at = 6, #ARGV do
   redis.call('HSET', books, ARGV[at], who)
 end
 if epoch > newest then
@@ -113,8 +138,9 @@ if epoch > newest then
 end
 return {{'noted'}}
 """
-"""Key: the books. Arguments: whose, the epoch, the epoch that they must have, how many epochs back names are kept, and
-names. Gives ``behind`` and their newest, ``void`` and a name, or ``noted``."""
+"""Key: the books. Arguments: whose, the epoch, the epoch that they must have, how many epochs back names are kept, the
+server's life when the rows were put, and names. Gives ``anew`` where its life is another, ``behind`` and their newest,
+``void`` and a name, or ``noted``."""
 
 VOIDED = f"""
 local found = {{}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from onceonly.errors import RecordRefusedError
+from onceonly.errors import RecordRefusedError, UnavailableError
 from onceonly.families.keyed import KeyedSink, Newer
 from onceonly.families.keyed.books import given_up, who
 from onceonly.families.keyed.sink import BOOKS_EPOCHS
@@ -73,6 +73,12 @@ class RedisSink(KeyedSink):
             next_step="remove or rename it, or set the option prefix",
         )
 
+    def life(self) -> str:
+        return self._target.life()
+
+    def lost(self, keys: Sequence[str], version: int) -> str | None:
+        return self._target.lost([self._named(key) for key in keys], _digits(version))
+
     def versions(self) -> Mapping[int, int]:
         counts = self._target.versions()
         return {int(text): count for text, count in counts.items() if text.isdigit()}
@@ -89,7 +95,15 @@ class RedisSink(KeyedSink):
 
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
         whose = who(origin.query, origin.sink)
-        word, *more = self._target.note(whose, origin.epoch, list(names), since=since, keep=BOOKS_EPOCHS)
+        word, *more = self._target.note(
+            whose, origin.epoch, list(names), since=since, keep=BOOKS_EPOCHS, life=origin.life
+        )
+        if word == scripts.ANEW.encode():
+            raise UnavailableError(
+                f"the server {self._redis.where} was started anew, or another one has taken over, while rows of "
+                f"chk-{origin.epoch} were written: it may have lost some",
+                next_step="nothing: they are written again",
+            )
         if word == b"behind":
             return int(more[0])
         if word == scripts.VOID.encode():

@@ -68,6 +68,11 @@ class Target:
         """Return a key that is no hash, and what it is, or one that has a greater version, and that."""
         return self._first(scripts.EXAMINE, [(part, (version,)) for part in _parts(keys, KEYS_MAX)])
 
+    def lost(self, keys: Sequence[str], version: str) -> str | None:
+        """Return a key that has neither this version nor a greater one."""
+        found = self._first(scripts.LOST, [(part, (version,)) for part in _parts(keys, KEYS_MAX)])
+        return None if found is None else found[0].removeprefix(self._options.prefix)
+
     def versions(self) -> Counter[str]:
         """Count the rows by their versions, those left out that are deleted. Reads all keys, some at a time."""
 
@@ -98,9 +103,11 @@ class Target:
 
     # --- books ----------------------------------------------------------------------------------------------
 
-    def note(self, who: str, epoch: int, names: Sequence[str], *, since: int, keep: int) -> Sequence[Any]:
+    def note(
+        self, who: str, epoch: int, names: Sequence[str], *, since: int, keep: int, life: str
+    ) -> Sequence[Any]:
         """Run the script that notes names; see there."""
-        found: Sequence[Any] = self._book(scripts.NOTE, who, epoch, since, keep, *names)
+        found: Sequence[Any] = self._book(scripts.NOTE, who, epoch, since, keep, life, *names)
         return found
 
     def void(self, names: Sequence[str]) -> set[str]:
@@ -118,6 +125,11 @@ class Target:
         return [None if each is None else each.decode() for each in found]
 
     # --- the server -----------------------------------------------------------------------------------------
+
+    def life(self) -> str:
+        """Return a text that is another one when the server may lack what it had; see the script."""
+        found: bytes = self._asked(lambda client: client.eval(scripts.LIFE, 0))
+        return found.decode()
 
     def look(self) -> None:
         """See that the server can be written to, and tell what it may lose. Raises a typed error."""
