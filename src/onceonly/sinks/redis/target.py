@@ -29,6 +29,8 @@ ROWS_MAX, BYTES_MAX = 50, 1 << 20
 """Rows that a script puts, and bytes of them, if it is not one row. What it writes stays in memory until it ends: ten
 times as many rows would cost the server twice as much each, as they do not fit its processor's cache."""
 VERSION_MIN = (6, 2)
+# What Redis 6.2 writes before whatever a script was refused; later ones leave the refusal as it is.
+_IN_SCRIPT = re.compile(r"^Error running script \(.*?\): (?:@user_script: ?\d+: )*-?")
 # How many of one batch are on their way at a time; the client holds their bytes.
 _SCRIPTS_MAX = 100
 
@@ -254,13 +256,13 @@ def meaning(error: Exception, options: RedisOptions) -> OnceonlyError:
     """Return what an answer of the server, or of the network, means for the query. Pure."""
     from redis import exceptions as e
 
-    where, said = f"the server {options.where}", str(error)
+    where, said = f"the server {options.where}", _IN_SCRIPT.sub("", str(error))
     if isinstance(error, e.AuthenticationError | e.AuthenticationWrongNumberOfArgsError):
         found: OnceonlyError = ConfigurationError(
             f"{where} does not let the user {options.user or 'default'} in: {said}",
             next_step="see to the options user and password",
         )
-    elif isinstance(error, e.NoPermissionError) or "ACL failure" in said:
+    elif isinstance(error, e.NoPermissionError) or "ACL failure" in said or "can't run this" in said:
         found = ConfigurationError(
             f"{where} does not permit the user {options.user or 'default'} what the sink does: {said}",
             next_step=f"grant it: ACL SETUSER {options.user or 'default'} ~{options.prefix}* +@read +@write "
@@ -271,12 +273,12 @@ def meaning(error: Exception, options: RedisOptions) -> OnceonlyError:
             f"{where} is a node of a cluster, and the sink redis writes to one server",
             next_step="name a server, or a replicated pair behind one address",
         )
-    elif isinstance(error, e.OutOfMemoryError):
+    elif isinstance(error, e.OutOfMemoryError) or said.startswith("OOM"):
         found = UnavailableError(
             f"{where} has used up its maxmemory and throws nothing away, so that it takes no rows",
             next_step="give it more memory, or remove what nobody needs; the query goes on by itself then",
         )
-    elif isinstance(error, e.ReadOnlyError):
+    elif isinstance(error, e.ReadOnlyError) or said.startswith("READONLY"):
         found = UnavailableError(
             f"{where} has become a replica, which takes no writes",
             next_step="name its primary in the option url, if it stays one",
@@ -291,7 +293,7 @@ def meaning(error: Exception, options: RedisOptions) -> OnceonlyError:
             f"{where} has something else under the key of a row than a hash, which is somebody else's",
             next_step="remove or rename it, or set the option prefix",
         )
-    elif isinstance(error, e.ResponseError) and not _passes(said):
+    elif isinstance(error, e.ResponseError) and not _passes(error, said):
         found = ConfigurationError(f"{where} refuses: {said}", next_step="see what it says, and its log")
     else:
         found = UnavailableError(
@@ -306,11 +308,13 @@ def _literally(text: str) -> str:
     return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
 
 
-def _passes(said: str) -> bool:
-    """Say whether a refusal may pass by itself."""
-    return said.startswith(
-        ("BUSY", "LOADING", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN")
-    )
+def _passes(error: Exception, said: str) -> bool:
+    """Say whether a refusal may pass by itself. The client takes its word away where it has a class for it."""
+    from redis import exceptions as e
+
+    return isinstance(
+        error, e.ClusterDownError | e.MasterDownError | e.TryAgainError | e.NoScriptError
+    ) or said.startswith(("BUSY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF"))
 
 
 def _spans(first: int, last: int, columns: Sequence[Column]) -> Iterator[tuple[int, int]]:
