@@ -2430,7 +2430,7 @@ DEFECTS: Final = (
         group=KEYED,
         what="Nobody sees that two slots have a row of one key, and the one that is applied last stays",
         file="families/keyed/sink.py",
-        before="        self._require_once(keys)\n",
+        before="        require_once(keys, self.name, has_sequence=self.columns.sequence is not None)\n",
         after="",
         tests=(
             ROWS + "test_a_key_in_two_slots_stops_it_before_the_decision",

@@ -16,6 +16,7 @@ from onceonly.errors import (
     WriteFailedError,
 )
 from onceonly.families import behind
+from onceonly.families.keyed.once import require_once
 from onceonly.families.keyed.options import DECLARED, Columns
 from onceonly.families.keyed.rows import KEY, Choice, KeyedRows
 from onceonly.families.keyed.versions import GENERATION, Origin, generation_of, try_of
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from onceonly.options import Option
     from onceonly.ports import QueryContext, Refused, WriteContext
 
-_NAME_SEQUENCE = "name the column whose greatest value is the newest in the option sequence"
-_REPARTITION = "bring all rows of a key into one slot, by df.repartition of its columns"
 _WRITE_AGAIN = (
     "restore what is newer; or start on a new checkpoint from an older offset of the source: rows that are there "
     "already are written over, none is there twice"
@@ -246,7 +245,7 @@ class KeyedSink(StagedSink):
             keys[name] = pa.chunked_array(mine, pa.string())
             if self.columns.sequence is not None:  # it has decided within a slot
                 keys[name] = pa.chunked_array([pc.unique(keys[name])])
-        self._require_once(keys)
+        require_once(keys, self.name, has_sequence=self.columns.sequence is not None)
 
     def apply(self, staged: Mapping[str, StagedRows]) -> None:
         life = self.life()
@@ -389,30 +388,6 @@ class KeyedSink(StagedSink):
         return RecordRefusedError(
             f"the row of the sink {self.name} with the key {rows.keys[refused.row]}: {refused.why}",
             next_step=refused.next_step,
-        )
-
-    def _require_once(self, keys: Mapping[str, pa.ChunkedArray]) -> None:
-        """See that no two of an epoch's rows have one key. Raises ``RecordRefusedError``."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        together = pa.chunked_array([chunk for each in keys.values() for chunk in each.chunks], pa.string())
-        if pc.count_distinct(together).as_py() == len(together):
-            return
-        counts = pc.value_counts(together)
-        [key] = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")[:1].to_pylist()
-        # A name begins with its epoch and slot.
-        names = [name.split(".") for name, mine in keys.items() if key in mine.to_pylist()]
-        epoch, slots = names[0][0], sorted(int(name[1]) for name in names)
-        if len(slots) == 1:
-            where, next_step = f"in slot {slots[0]}", _NAME_SEQUENCE
-        else:
-            where, next_step = f"in slots {slots[0]} and {slots[1]}", _REPARTITION
-            if self.columns.sequence is None:
-                next_step += f"; and {_NAME_SEQUENCE}"
-        raise RecordRefusedError(
-            f"the key {key} of the sink {self.name} is twice in chk-{epoch}, {where}, and nothing says which row stays",
-            next_step=next_step,
         )
 
 
