@@ -267,6 +267,19 @@ def test_every_type_has_a_text(bench: Bench) -> None:
     }  # fmt: skip
 
 
+def test_times_are_in_utc_whatever_the_zone_of_the_session(bench: Bench) -> None:
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.UTC)
+    for zone in ("UTC", "Europe/Berlin"):
+        times = pa.array([at], pa.timestamp("us", zone))
+        nested = pa.array([[at]], pa.list_(pa.timestamp("us", zone)))
+        batch = pa.RecordBatch.from_pydict({"key": times, "value": times, "more": nested})
+        bench.committed(batch, epoch=len(zone))
+        [(key, row)] = hashes(bench.options).items()
+        assert key == "2026-01-02 03:04:05.000006Z"
+        assert row["value"] == "2026-01-02T03:04:05.000006Z"
+        assert row["more"] == '["2026-01-02T03:04:05.000006Z"]'
+
+
 @pytest.mark.parametrize(
     "kind", ["interval day to second", "variant", "array<void>", "map<string,interval year>"]
 )

@@ -66,7 +66,8 @@ def _text(value: Any) -> str | bytes:  # noqa: ANN401  a value of a row
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, dt.datetime):
-        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        at: dt.datetime = value if value.tzinfo is None else value.astimezone(dt.UTC)
+        return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
     return str(value)
 
 
