@@ -313,10 +313,9 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         for _ in range(TRIES_MAX):
             # The files before the books: what is committed between the two looks is in one of them.
             whole = home.whole(loads)
+            held = self._entered.get(app, NONE_YET)  # before the books: another thread may commit meanwhile
             books = self.books(app, epoch, since=since)
-            behind.refuse_forgotten(
-                f"the table of the sink {self.name}", self._entered.get(app, NONE_YET), books.newest
-            )
+            behind.refuse_forgotten(f"the table of the sink {self.name}", held, books.newest)
             late = {load.name for load in loads if load.since <= books.withdrawn}
             open_ = names - books.committed - books.void - late
             home.unmark(app, names & books.committed)
