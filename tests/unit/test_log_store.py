@@ -379,8 +379,11 @@ def test_a_full_disk_at_the_sync_of_a_folder_ends_the_process_too(store: LocalSt
     assert victim.returncode == disk.EXIT
 
 
+@pytest.mark.parametrize("replaces", [False, True])
 def test_a_start_that_clears_away_beside_a_file_that_is_written_anew_fails_nothing(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    store: LocalStore,
+    monkeypatch: pytest.MonkeyPatch,
+    replaces: bool,  # noqa: FBT001  a parameter of the test
 ) -> None:
     put_once(store, NAME, b"put")
     write_new = disk.write_new
@@ -391,7 +394,11 @@ def test_a_start_that_clears_away_beside_a_file_that_is_written_anew_fails_nothi
         store.drop_leftovers(lambda _name: False)
 
     monkeypatch.setattr(disk, "write_new", cleared_once)
-    store.sync(NAME)
+    if replaces:
+        store.replace(NAME, b"put")
+    else:
+        store.sync(NAME)
+    assert disk.write_new is write_new
     assert store.get(NAME) == b"put"
     assert temporaries(store.root) == []
 

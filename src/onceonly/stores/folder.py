@@ -147,16 +147,20 @@ class LocalStore:
         return found
 
     def replace(self, name: str, data: bytes) -> None:
-        final, temporary = self.root / name, self._temporary(name)
-        try:
-            disk.make_folder(final.parent)
+        final = self.root / name
+
+        def write(temporary: Path) -> None:
             try:
                 disk.write_new(temporary, data)
                 temporary.replace(final)
             finally:
                 with contextlib.suppress(OSError):
                     temporary.unlink()
-            disk.sync(temporary.parent)
+
+        try:
+            disk.make_folder(final.parent)
+            self._over(name, write)
+            disk.sync(final.parent)
         except OSError as error:
             raise _unavailable(final, "put", error) from error
 
@@ -170,13 +174,7 @@ class LocalStore:
     def sync(self, name: str) -> None:
         path = self.root / name
         try:
-            for is_last in (False, True):
-                try:
-                    return disk.renew(path, self._temporary(name))
-                except FileNotFoundError:
-                    # A start beside this one clears temporary files of names that are there away, once.
-                    if is_last or not path.exists():
-                        raise
+            self._over(name, lambda temporary: disk.renew(path, temporary))
         except OSError as error:
             raise _unavailable(path, "written anew", error) from error
 
@@ -197,6 +195,16 @@ class LocalStore:
             for path in (self.root / folder).iterdir():
                 if name := name_of(path.name):
                     yield path, folder + name
+
+    def _over(self, name: str, write: Callable[[Path], None]) -> None:
+        """Write over a name by way of a temporary file.
+
+        A start beside this process clears such files of names that are there away, once; then it is done again.
+        """
+        try:
+            write(self._temporary(name))
+        except FileNotFoundError:
+            write(self._temporary(name))
 
     def _temporary(self, name: str) -> Path:
         return self.root / temporary_of(name)
@@ -223,14 +231,18 @@ class UnsyncedStore(LocalStore):
     """
 
     def replace(self, name: str, data: bytes) -> None:
-        final, temporary = self.root / name, self._temporary(name)
-        try:
-            final.parent.mkdir(exist_ok=True)
+        final = self.root / name
+
+        def write(temporary: Path) -> None:
             try:
                 temporary.write_bytes(data)
                 temporary.replace(final)
             finally:
                 temporary.unlink(missing_ok=True)
+
+        try:
+            final.parent.mkdir(exist_ok=True)
+            self._over(name, write)
         except OSError as error:
             raise _unavailable(final, "put", error) from error
 
