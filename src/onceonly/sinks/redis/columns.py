@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onceonly.rows.arrow import layout
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -26,18 +28,12 @@ class Column:
 
     @classmethod
     def of(cls, name: str, texts: pa.Array) -> Column:
-        """Return what an array of strings or binary holds; nothing of it is copied."""
-        import numpy as np
-        import pyarrow as pa
-
-        kind = texts.type
-        is_large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-        _, ends, data = texts.buffers()
-        held = np.frombuffer(ends, np.int64 if is_large else np.int32)
+        """Return what an array of strings or binary holds; no text of it is copied."""
+        ends, data = layout(texts)
         return cls(
             name=name,
             nulls=texts.is_null().to_numpy(zero_copy_only=False).tobytes() if texts.null_count else b"",
-            ends=held[texts.offset : texts.offset + len(texts) + 1],
+            ends=ends,
             data=memoryview(data if data is not None else b""),
         )
 

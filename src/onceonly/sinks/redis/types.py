@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
+from onceonly.rows.arrow import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,9 +47,7 @@ def texts(column: pa.Array) -> pa.Array:
     kind, is_a = column.type, pa.types
     if is_a.is_integer(kind) or is_a.is_boolean(kind) or is_a.is_date(kind):
         return column.cast(pa.string())
-    if any(
-        fits(kind) for fits in (is_a.is_string, is_a.is_large_string, is_a.is_binary, is_a.is_large_binary)
-    ):
+    if is_plain(kind):
         return column
     values: list[Any] = column.to_pylist()
     if is_a.is_nested(kind):

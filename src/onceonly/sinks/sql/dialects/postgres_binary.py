@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onceonly.families.readable import micros
+from onceonly.rows.arrow import layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,8 +100,7 @@ def binary(batch: pa.RecordBatch, kinds: Sequence[str]) -> memoryview:
     if beside:
         pieces.append(_laid(beside, count))
     rows = pc.binary_join_element_wise(*pieces, pa.scalar(b"", large))
-    _, offsets, data = rows.buffers()
-    places = np.frombuffer(offsets, np.int64)[rows.offset : rows.offset + count + 1]
+    places, data = layout(rows)
     return memoryview(data)[int(places[0]) : int(places[-1])]
 
 
