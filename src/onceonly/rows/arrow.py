@@ -1,4 +1,4 @@
-"""Arrow's strings and binaries as they lie in memory. Any process."""
+"""Arrow's strings and binaries as they lie in memory, and times in UTC. Any process."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ def layout(column: pa.Array) -> tuple[npt.NDArray[np.int64], Any]:
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     bounds = np.frombuffer(offsets, np.int64 if wide else np.int32)
     return bounds[column.offset : column.offset + len(column) + 1].astype(np.int64), data
+
+
+def in_utc(column: pa.Array) -> pa.Array:
+    """Return times that have a zone as the same instants in UTC; any other column as it is. Pure."""
+    import pyarrow as pa
+
+    is_zoned = pa.types.is_timestamp(column.type) and column.type.tz is not None
+    return column.cast(pa.timestamp("us", "UTC")) if is_zoned else column
 
 
 def may_have(column: pa.Array, some: bytes) -> bool:

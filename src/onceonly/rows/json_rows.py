@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onceonly.rows.arrow import in_utc
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -34,10 +36,7 @@ def values(column: pa.Array) -> list[Any]:
 
     Such are dates beyond the year 9999, and texts whose bytes are no UTF-8: these have a sign in place of a byte.
     """
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        column = column.cast(pa.timestamp("us", "UTC"))  # the same instants
+    column = in_utc(column)
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (ValueError, OverflowError):

@@ -10,6 +10,7 @@ from onceonly.families.changes import DELETE, OPS, PASS_OVER
 from onceonly.families.keyed.options import PREFIX
 from onceonly.families.readable import unreadable
 from onceonly.ports import Refused
+from onceonly.rows.arrow import in_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -191,7 +192,8 @@ def key_texts(batch: pa.RecordBatch, names: Sequence[str]) -> list[str | None]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    columns = [pc.cast(_in_utc(batch.column(name)), pa.string()) for name in names]
+    # In UTC, as a key must not change with the session's zone.
+    columns = [pc.cast(in_utc(batch.column(name)), pa.string()) for name in names]
     if len(columns) > 1:
         for sign, escape in _ESCAPES:
             columns = [pc.replace_substring(each, sign, escape) for each in columns]
@@ -200,15 +202,6 @@ def key_texts(batch: pa.RecordBatch, names: Sequence[str]) -> list[str | None]:
         joined = columns[0]
     texts: list[str | None] = joined.to_pylist()
     return texts
-
-
-def _in_utc(column: pa.Array) -> pa.Array:
-    """Return times in UTC, as a key must not change with the session's zone; else the column as it is."""
-    import pyarrow as pa
-
-    kind = column.type
-    is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None
-    return column.cast(pa.timestamp(kind.unit, "UTC")) if is_zoned else column
 
 
 def _refused(

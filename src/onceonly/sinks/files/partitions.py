@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.families.columns import find
+from onceonly.rows.arrow import in_utc
 from onceonly.sinks.files.formats.lines import shortest
 from onceonly.sinks.files.paths import NAME_BYTES_MAX, folder_of
 
@@ -84,8 +85,7 @@ def _texts(values: pa.Array, column: str, who: str) -> list[str | None]:
 
     kind = values.type
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None and kind.tz not in _UTC
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        values = values.cast(pa.timestamp("us", "UTC"))
+    values = in_utc(values)
     try:
         found = values.to_pylist()
         if pa.types.is_boolean(kind):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceonly.errors import RecordRefusedError
+from onceonly.rows import arrow
 from onceonly.sinks.files.formats.texts import Texts
 from onceonly.sinks.files.paths import shorten
 
@@ -173,10 +174,8 @@ def _plain(column: pa.Array, name: str, who: str, *, in_utc: bool = True) -> lis
 
     Raises ``RecordRefusedError`` for one that Python has none for.
     """
-    import pyarrow as pa
-
-    if in_utc and pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        column = column.cast(pa.timestamp("us", "UTC"))
+    if in_utc:
+        column = arrow.in_utc(column)
     try:
         values: list[Any] = column.to_pylist()
     except (ValueError, OverflowError) as error:
