@@ -12,9 +12,25 @@ from onceonly.settings.registry import build, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import ModuleType
+
+    import pytest
 
     from onceonly.ports import Sink
     from onceonly.settings.registry import SinkClass
+
+
+def opened(target: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Give the list of the tables that a sink's target opens from now on, by their arguments."""
+    found: list[object] = []
+    find = target.find_table
+
+    def counted(*of: Any) -> Any:  # noqa: ANN401  as the target's own
+        found.append(of)
+        return find(*of)
+
+    monkeypatch.setattr(target, "find_table", counted)
+    return found
 
 
 class Bench:

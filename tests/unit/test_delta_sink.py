@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
-from tests.unit.loaded_bench import Bench
+from tests.unit.loaded_bench import Bench, opened
 
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, TargetBehindError, UnavailableError
@@ -71,16 +71,9 @@ def test_an_epoch_is_one_version_that_names_its_attempts_and_its_app(bench: Benc
 
 def test_a_check_reads_the_table_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.committed(rows(1))
-    opened: list[object] = []
-    find = target.find_table
-
-    def counted(*of: Any) -> Any:  # noqa: ANN401  as the target's own
-        opened.append(of)
-        return find(*of)
-
-    monkeypatch.setattr(target, "find_table", counted)
+    tables = opened(target, monkeypatch)
     assert bench.check()["newest"] == 0
-    assert len(opened) == 1
+    assert len(tables) == 1
 
 
 def test_another_query_on_the_same_table_has_epochs_of_its_own(bench: Bench, path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from tests.unit import iceberg_bench
-from tests.unit.loaded_bench import Bench
+from tests.unit.loaded_bench import Bench, opened
 
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, TargetBehindError, UnavailableError
@@ -65,16 +65,9 @@ def place_of(bench: Bench, handle: Handle) -> Path:
 
 def test_a_check_reads_the_table_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.committed(rows(1))
-    opened: list[object] = []
-    find = target.find_table
-
-    def counted(*of: Any) -> Any:  # noqa: ANN401  as the target's own
-        opened.append(of)
-        return find(*of)
-
-    monkeypatch.setattr(target, "find_table", counted)
+    tables = opened(target, monkeypatch)
     assert bench.check()["newest"] == 0
-    assert len(opened) == 1
+    assert len(tables) == 1
 
 
 def test_an_epoch_is_one_snapshot_and_a_property_names_its_attempts(

@@ -1023,10 +1023,15 @@ def test_what_only_a_person_can_grant_to_a_sweep_stops_a_start_and_nothing_that_
     assert not job.store().transactions
 
     job.sinks["a"].recover = recover  # type: ignore[method-assign]  # and at the end
+    decided_before_a_sweep_by(refused, job)
+
+
+def decided_before_a_sweep_by(recover: Callable[[QueryContext], list[Leftover]], job: Job) -> None:
+    """See that an epoch is decided and settled whatever the listing of its last sweep does."""
     coordinator = job.coordinator()
     plan = coordinator.plan(0, run="new")
     votes = [job.task(plan, sink, slot, run="new") for sink in SINKS for slot in range(3)]
-    job.sinks["a"].recover = refused  # type: ignore[method-assign,assignment]  # as above
+    job.sinks["a"].recover = recover  # type: ignore[method-assign,assignment]  # a sink's own
     coordinator.decide(plan, votes)
     job.finished = 0
     job.check()
@@ -1045,13 +1050,7 @@ def test_whatever_a_sink_lets_slip_in_a_sweep_puts_the_sweep_off() -> None:
     assert not job.store().transactions
 
     job.sinks["a"].recover = recover  # type: ignore[method-assign]  # and at the end
-    coordinator = job.coordinator()
-    plan = coordinator.plan(0, run="new")
-    votes = [job.task(plan, sink, slot, run="new") for sink in SINKS for slot in range(3)]
-    job.sinks["a"].recover = torn  # type: ignore[method-assign,assignment]  # as above
-    coordinator.decide(plan, votes)
-    job.finished = 0
-    job.check()
+    decided_before_a_sweep_by(torn, job)
 
 
 def test_a_sweep_that_fails_at_the_end_does_not_fail_the_epoch() -> None:
