@@ -56,9 +56,8 @@ def _write(location: str, path: Path) -> None:
     try:
         from onceonly.looking import look
 
-        with contextlib.suppress(
-            OSError
-        ):  # nobody is there to make it when a query ends; what is wrong, writing says
+        # Nobody is there to make the folder when a query ends; what is wrong with it, writing says.
+        with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
         log.info("The run is in the report %s", look(location).report(path))
     except OnceonlyError as error:

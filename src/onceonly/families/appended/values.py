@@ -66,7 +66,6 @@ def values(batch: pa.RecordBatch, envelope: str, context: WriteContext, first: i
         ]
     import pyarrow as pa
 
-    found: list[bytes | None] = (
-        batch.column(VALUE).cast(pa.binary()).to_pylist()
-    )  # of texts, whatever bytes they have
+    # Texts go as they are, whatever bytes they have.
+    found: list[bytes | None] = batch.column(VALUE).cast(pa.binary()).to_pylist()
     return found

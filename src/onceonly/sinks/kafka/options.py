@@ -19,8 +19,8 @@ PREFIX_OPTION = "onceonly.transactional.id.prefix"
 MARKER_OPTION = "onceonly.marker.topic"
 PRODUCER_OPTION = "onceonly.producer"
 TOKEN_OPTION = "onceonly.token.provider"  # noqa: S105  a name
-_SINK, _SOURCE = "the sink kafka", "the Kafka source"
 TOKEN_CONFIG_OPTION = "onceonly.token.config"  # noqa: S105  as above
+_SINK, _SOURCE = "the sink kafka", "the Kafka source"
 BY_DIRECT, BY_ROW = "direct", "row"
 _BY_ROW_TOO = "batch"
 """What a producer was called that gave whole batches to librdkafka."""
