@@ -32,10 +32,11 @@ machine:
 
 setup: machine .venv/.installed .venv/.jars
 
-# An interrupted installation leaves no stamp, so the next call starts it anew.
+# An interrupted installation leaves no stamp, so the next call starts it anew. Of two packages that are built here, the pip
+# of Debian 12 warns that a later pip builds them otherwise, which is nobody's to mend; network trouble is still told.
 .venv/.installed: requirements.lock pyproject.toml proof/pyproject.toml
 	"$(PYTHON)" -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e proof
 	@touch $@
 
