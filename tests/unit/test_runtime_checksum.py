@@ -12,6 +12,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit import unreadable
 from tests.ways import taken
 
 from onceonly.errors import LogError
@@ -218,3 +219,29 @@ def test_a_null_counts_as_a_null_whatever_bytes_stand_behind_it(text: bytes) -> 
     plain = pa.array([text, None], pa.binary())
     found, expected = (checksum(pa.record_batch({"key": each, "value": each})) for each in (column, plain))
     assert found == expected
+
+
+@pytest.mark.parametrize("what", unreadable.COLUMNS)
+def test_a_value_that_python_cannot_hold_counts_inside_of_others_and_changes_none_beside_it(
+    what: str,
+) -> None:
+    inner = unreadable.COLUMNS[what][1]
+    column = pa.StructArray.from_arrays([inner], ["x"])
+    both, first, second = (
+        checksum(pa.record_batch({"n": each})) for each in (column, column.slice(0, 1), column.slice(1))
+    )
+
+    assert both == checksum(
+        pa.record_batch({"n": column.slice(0, 1)}), pa.record_batch({"n": column.slice(1)})
+    )
+    assert first != second
+
+
+def test_a_time_inside_of_others_counts_as_its_instant_whatever_the_zone_of_the_session() -> None:
+    def of(zone: str) -> tuple[int, str]:
+        at = pa.array([10**15, None]).cast(pa.timestamp("us", zone))
+        pairs = pa.StructArray.from_arrays([at], ["at"])
+        lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pairs)
+        return checksum(pa.record_batch({"pair": pairs, "list": lists}))
+
+    assert of("UTC") == of("America/New_York")

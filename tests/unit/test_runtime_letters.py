@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +23,13 @@ from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.executor.dead_letters import Letters, columns_of, require_few
 from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, LinkKind, Mode, Plan, Vote
-from onceonly.ports import WriteContext
+from onceonly.ports import Refused, WriteContext
 from onceonly.rows.json_rows import json_rows
 from onceonly_proof.memory_log import MemoryDisk, MemoryLog
-from onceonly_proof.memory_sink import MemorySink
+from onceonly_proof.memory_sink import MemorySink, MemoryTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from onceonly.executor.ballot import Ballot
 
@@ -428,14 +428,19 @@ def test_a_letter_holds_any_row_as_json_that_spark_reads_back() -> None:
             "nested": pa.array([{"a": [1, None], "b": None}, None]),
             "map": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())),
             "far": pa.array([4_000_000, 1], pa.date32()),
+            "farther": pa.StructArray.from_arrays([pa.array([4_000_000, 1], pa.date32())], ["in"]),
+            "took": pa.array([timedelta(days=-1, hours=-2, microseconds=-500_000), None], pa.duration("us")),
         }
     )
     first, second = (json.loads(text) for text in json_rows(rows))
     assert first == {
         "text": "ä\n", "bytes": "AP8=", "number": "NaN", "money": 1.10, "at": "2026-01-02T00:00:00+00:00",
         "nested": {"a": [1, None]}, "map": {"k": 1}, "far": "12921-08-18",
+        "farther": {"in": "12921-08-18"}, "took": "INTERVAL '-1 02:00:00.5' DAY TO SECOND",
     }  # fmt: skip
     assert second["bytes"] == ""
+    assert second["map"] == {}
+    assert second["farther"] == {"in": "1970-01-02"}
     assert "text" not in second
 
 
@@ -443,3 +448,28 @@ def test_a_letter_holds_any_row_as_json_that_spark_reads_back() -> None:
 def test_rows_with_a_value_that_python_cannot_hold_have_a_text_all_the_same(what: str) -> None:
     rows = pa.RecordBatch.from_arrays([unreadable.COLUMNS[what][1]], names=["value"])
     assert all(json.loads(text)["value"] for text in json_rows(rows))
+
+
+def test_a_letter_keeps_its_key_whatever_bytes_it_or_another_one_has() -> None:
+    keys = unreadable.COLUMNS["a text"][1]
+    rows = pa.RecordBatch.from_arrays([pa.array([2, 4]), keys, keys], names=["n", "key", "topic"])
+    MemorySink.stores.clear()
+    plan = Plan(id="p", epoch=0, mode=Mode.RUN, index=0, guarantee=Guarantee.EXACTLY_ONCE)
+    context = WriteContext(
+        query="query", sink=MAIN, run="r", epoch=0, plan="p", slot=0, attempt="0",
+        guarantee=plan.guarantee, mode=plan.mode, gives_back=True,
+    )  # fmt: skip
+    written: list[pa.RecordBatch] = []
+
+    class Keeping(MemorySink):
+        letter_columns = ("key", "topic")
+
+        def write(self, transaction: MemoryTransaction, batch: pa.RecordBatch) -> Sequence[Refused] | None:
+            written.append(batch)
+            return super().write(transaction, batch)
+
+    letters = Letters(Keeping({"store": LETTERS}), plan, context, limit=9)
+    letters.take(rows, [Refused(row=each, code="C", why="w") for each in (0, 1)], 0)
+
+    assert written[0]["key"].to_pylist() == [b"fine", b"\xff\xfe"]
+    assert written[0]["topic"].to_pylist()[0] == "fine"

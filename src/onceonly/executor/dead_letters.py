@@ -14,8 +14,9 @@ import msgspec
 from onceonly import failpoints
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError
 from onceonly.model import Guarantee, Handle, Mode, letters_name, letters_of
+from onceonly.rows.arrow import is_plain
 from onceonly.rows.checksum import RowChecksum
-from onceonly.rows.json_rows import json_rows
+from onceonly.rows.json_rows import json_rows, values
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -220,18 +221,15 @@ def _numbers(rows: pa.RecordBatch, name: str) -> list[int | None]:
 
 
 def _binaries(rows: pa.RecordBatch, name: str) -> list[bytes | None]:
-    found = _column(rows, name)
-    return [
-        each.encode() if isinstance(each, str) else each if isinstance(each, bytes) else None
-        for each in found
-    ]
+    import pyarrow as pa
+
+    index = rows.schema.get_field_index(name)
+    if index >= 0 and is_plain(rows.column(index).type):
+        # Texts go as they are, whatever bytes they have.
+        return list(rows.column(index).cast(pa.large_binary()).to_pylist())
+    return [None] * rows.num_rows
 
 
 def _column(rows: pa.RecordBatch, name: str) -> Sequence[Any]:
     index = rows.schema.get_field_index(name)
-    if index < 0:
-        return [None] * rows.num_rows
-    try:
-        return list(rows.column(index).to_pylist())
-    except (ValueError, OverflowError):
-        return [None] * rows.num_rows
+    return [None] * rows.num_rows if index < 0 else values(rows.column(index))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
@@ -35,11 +37,29 @@ def layout(column: pa.Array) -> tuple[npt.NDArray[np.int64], Any]:
 
 
 def in_utc(column: pa.Array) -> pa.Array:
-    """Return times that have a zone as the same instants in UTC; any other column as it is. Pure."""
+    """Return times that have a zone as the same instants in UTC, also inside of others; the rest as it is. Pure."""
+    kind = with_leaves(column.type, _zoned_in_utc)
+    return column if kind == column.type else column.cast(kind)
+
+
+def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with each of those that it is made of, in the end, changed. Pure."""
     import pyarrow as pa
 
-    is_zoned = pa.types.is_timestamp(column.type) and column.type.tz is not None
-    return column.cast(pa.timestamp("us", "UTC")) if is_zoned else column
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(with_leaves(each.type, change)) for each in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(with_leaves(kind.key_type, change), with_leaves(kind.item_type, change))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = kind.value_field.with_type(with_leaves(kind.value_type, change))
+        return pa.list_(inner) if pa.types.is_list(kind) else pa.large_list(inner)
+    return change(kind)
+
+
+def _zoned_in_utc(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
 
 
 def may_have(column: pa.Array, some: bytes) -> bool:

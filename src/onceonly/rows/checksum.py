@@ -15,7 +15,7 @@ import xxhash
 
 from onceonly.errors import LogError
 from onceonly.rows import compiled
-from onceonly.rows.arrow import at_each_byte, is_plain, layout
+from onceonly.rows.arrow import at_each_byte, in_utc, is_plain, layout, with_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,7 +108,7 @@ def _hash_bytes(column: pa.Array, seeds: _Words) -> _Words:
     import pyarrow as pa
 
     if not is_plain(column.type):
-        column = pa.array([repr(value).encode() for value in column.to_pylist()], pa.binary())
+        column = pa.array(_canonical(column), pa.binary())
     ends, data = layout(column)
     raw = np.frombuffer(data if data is not None else b"", np.uint8)
     if len(raw) < _WORD:
@@ -130,6 +130,36 @@ def _hash_bytes(column: pa.Array, seeds: _Words) -> _Words:
         (digest(memory[start : start + length], seed) for start, length, seed in rows), np.uint64, len(places)
     )
     return hashes
+
+
+def _canonical(column: pa.Array) -> list[bytes]:
+    """Return the canonical text of each value: Python's, times in UTC, as the session's zone is another one tomorrow.
+
+    A value that Python cannot hold (a date beyond the year 9999, a text whose bytes are no UTF-8) has that of its
+    numbers and bytes; what the others have must not depend on who shares a batch with it.
+    """
+    column = in_utc(column)
+    try:
+        return [repr(value).encode() for value in column.to_pylist()]
+    except (ValueError, OverflowError):
+        raw = column.cast(with_leaves(column.type, _raw))
+        return [_canonical_of(column[row], raw[row]) for row in range(len(column))]
+
+
+def _canonical_of(value: pa.Scalar, raw: pa.Scalar) -> bytes:
+    try:
+        return repr(value.as_py()).encode()
+    except (ValueError, OverflowError):
+        return repr(raw.as_py()).encode()
+
+
+def _raw(kind: pa.DataType) -> pa.DataType:
+    """Return the numbers or bytes that values of a type are."""
+    import pyarrow as pa
+
+    if is_plain(kind):
+        return pa.large_binary()
+    return {32: pa.int32(), 64: pa.int64()}[kind.bit_width] if pa.types.is_temporal(kind) else kind
 
 
 def _murmur64a(
