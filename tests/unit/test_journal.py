@@ -150,6 +150,43 @@ def test_the_newest_epoch_that_was_read_can_be_read_again(place: Path) -> None:
         reader.close()
 
 
+def test_a_query_that_takes_one_epoch_a_start_gives_up_what_it_has_read(place: Path) -> None:
+    """As one that a scheduler starts with ``availableNow``: Spark calls ``commit`` once in each start."""
+    with opened(place) as writer:
+        writer.append(rows("1"))
+        reader = reader_of(place)
+        start = reader.initial()
+        reader.require(start)
+        reader.close()
+        for number in range(2, 6):
+            writer.append(rows(str(number)))
+            reader = reader_of(place)
+            reader.require(Position(start.journal, start.reader, number - 1))
+            reader.commit(number - 1)
+            reader.close()
+            writer.tidy(now=True)
+            # The epoch before the newest may come again, where a power cut took what Spark has noted since.
+            assert held(place) == [str(each) for each in range(max(number - 1, 1), number + 1)]
+
+
+def test_what_an_earlier_start_named_is_kept_where_its_epoch_comes_again(place: Path) -> None:
+    with opened(place) as writer:
+        for each in "abcde":
+            writer.append(rows(each))
+        reader = reader_of(place)
+        start = reader.initial()
+        for end in (1, 2):
+            reader.commit(end)
+        reader.close()
+        for began, end in ((1, 3), (2, 2)):
+            reader = reader_of(place)
+            reader.require(Position(start.journal, start.reader, began))
+            reader.commit(end)
+            reader.close()
+            writer.tidy(now=True)
+            assert held(place) == ["b", "c", "d", "e"]
+
+
 def test_many_epochs_leave_few_files(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_TIDY_S", 0.0)
     now = itertools.count(int(time.monotonic()) + 1)

@@ -186,12 +186,26 @@ class Reader:
         return last
 
     def commit(self, end: int) -> None:
-        """Note what is read for good: what the call before named, whose epoch and the next are in the checkpoint."""
+        """Note what is read for good: what the call before named, whose epoch and the next are in the checkpoint.
+
+        That call may be one of an earlier start: a query that takes one epoch a start makes one call in each.
+        """
         before, self._committed = self._committed, end
         reading = self._journal.reading()
-        if before is not None and reading is not None and before > reading.upto:
-            self._journal.note_reading(Reading(reader=reading.reader, upto=before))
-            self._rows = {number: rows for number, rows in self._rows.items() if number > before}
+        if reading is None:
+            return
+        if before is None:
+            before = self._named_before(reading, end)
+        noted = Reading(reader=reading.reader, upto=max(before, reading.upto), named=end)
+        if noted != reading:
+            self._journal.note_reading(noted)
+        self._rows = {number: rows for number, rows in self._rows.items() if number > noted.upto}
+
+    def _named_before(self, reading: Reading, end: int) -> int:
+        """Return what an earlier start has named; 0 where this one began before that, or names the same again."""
+        began = self._required
+        is_passed = began is not None and reading.named <= began.segment and reading.named < end
+        return reading.named if is_passed else 0
 
     def _count(self, number: int, known: dict[int, int]) -> int:
         if number in known:

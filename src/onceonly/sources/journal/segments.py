@@ -50,10 +50,14 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """Who reads a journal, and up to which segment it will never ask again."""
+    """Who reads a journal, and up to which segment it will never ask again.
+
+    ``named`` is what the newest commit of the query has named: read for good with the next one, also of a later start.
+    """
 
     reader: str
     upto: int = 0
+    named: int = 0
 
 
 class Segment(msgspec.Struct, frozen=True):
