@@ -61,20 +61,25 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """What a segment says of itself. ``mark`` is where the feed goes on after it, in the feed's own words."""
+    """What a segment says of itself. ``mark`` is where the feed goes on after it, in the feed's own words.
+
+    ``at_s`` is for how long the journal was written in all, by all its writers: a clock that nobody sets.
+    """
 
     journal: str
     number: int
     writer: str
     mark: str | None = None
+    at_s: float = 0.0
 
 
 class Fold(msgspec.Struct, frozen=True):
-    """What is left of the segments up to ``number``, besides the hashes of their ids."""
+    """What is left of the segments up to ``number``, besides the hashes of their ids. ``at_s`` as in a segment."""
 
     journal: str
     number: int
     mark: str | None = None
+    at_s: float = 0.0
 
 
 def name_of(folder: str, number: int) -> str:

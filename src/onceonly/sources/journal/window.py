@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,11 @@ if TYPE_CHECKING:
 class Window:
     """Hashes of ids by the segment that holds them. One thread.
 
-    An id is forgotten when it was learnt more than ``seconds`` ago by this process's own clock: a start learns anew
-    what the journal holds, and a wall clock that jumps makes nobody forget.
+    An id is forgotten when it was learnt more than ``seconds`` ago by the journal's own clock, which goes while it is
+    written: a wall clock that jumps makes nobody forget, and short lives do not remember for ever.
     """
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
         self._clock = clock
         self._known: set[bytes] = set()
@@ -40,10 +39,10 @@ class Window:
                 seen.add(each)
         return found
 
-    def learn(self, number: int, hashes: Sequence[bytes]) -> None:
-        """Remember the ids of a segment, or of a fold."""
+    def learn(self, number: int, hashes: Sequence[bytes], at_s: float) -> None:
+        """Remember the ids of a segment, or of a fold, which are known since ``at_s``; in the order of their time."""
         if hashes:
-            self._learnt.append((self._clock(), number, tuple(hashes)))
+            self._learnt.append((at_s, number, tuple(hashes)))
             self._known.update(hashes)
 
     def forget(self) -> None:

@@ -61,7 +61,10 @@ class Writer:
         self._identity = identity
         self._hold = hold
         self._name = secrets.token_hex(8)
-        self._window = Window(limits.window_s)
+        self._before_s = 0.0
+        """For how long the journal was written before this writer."""
+        self._began = time.monotonic()
+        self._window = Window(limits.window_s, self._written_s)
         self._bytes: dict[int, int] = {}
         self._backlog = 0
         self._folds: list[int] = []
@@ -135,7 +138,8 @@ class Writer:
             return 0
         self._require_space(rows.nbytes)
         number = self.newest + 1
-        head = Segment(journal=self._identity, number=number, writer=self._name, mark=self.mark)
+        at_s = self._written_s()
+        head = Segment(journal=self._identity, number=number, writer=self._name, mark=self.mark, at_s=at_s)
         data = encode(head, rows)
         failpoints.hit("journal.before_put")
         if put_once(self._store, name_of(SEGMENTS, number), data) != data:
@@ -144,7 +148,7 @@ class Writer:
                 "stopped",
                 next_step="nothing, if the newer one is wanted; else stop that one and start this again",
             )
-        self._window.learn(number, hashes)
+        self._window.learn(number, hashes, at_s)
         self._note(number, rows.num_rows, len(data))
         self.newest = number
         failpoints.hit("journal.after_put")
@@ -170,7 +174,7 @@ class Writer:
         last = max(due)
         kept = self._window.between(min(due), last)
         failpoints.hit("journal.before_fold")
-        fold = Fold(journal=self._identity, number=last, mark=self.mark)
+        fold = Fold(journal=self._identity, number=last, mark=self.mark, at_s=self._written_s())
         name = name_of(FOLDS, last)
         data = encode_fold(fold, kept)
         if put_once(self._store, name, data) is None:
@@ -203,9 +207,9 @@ class Writer:
             if data is None:
                 continue
             fold, hashes = decode_fold(data, where=self._store.where(name))
-            self._window.learn(number, hashes)
+            self._window.learn(number, hashes, fold.at_s)
             self._folds.append(number)
-            folded, self.mark = number, fold.mark
+            folded, self.mark, self._before_s = number, fold.mark, fold.at_s
         self.newest = folded
         if folded:
             self._store.sync(name_of(FOLDS, folded))
@@ -219,12 +223,16 @@ class Writer:
                     next_step="restore the folder as a whole; or drop the journal, which gives up what is in it",
                 )
             head, rows, size = self._journal.read(number, self._identity)
-            self._window.learn(number, [each for each in _hashes(rows) if each is not None])
+            self._window.learn(number, [each for each in _hashes(rows) if each is not None], head.at_s)
             self._note(number, rows.num_rows, size)
-            self.newest, self.mark = number, head.mark
+            self.newest, self.mark, self._before_s = number, head.mark, max(self._before_s, head.at_s)
         if self.newest > folded:
             self._store.sync(name_of(SEGMENTS, self.newest))
         self._store.drop_leftovers(lambda name: number_of(name) <= self.newest)
+        self._began = time.monotonic()
+
+    def _written_s(self) -> float:
+        return round(self._before_s + time.monotonic() - self._began, 3)
 
     def _note(self, number: int, rows: int, size: int) -> None:
         self._bytes[number] = max(size, _BLOCK)
