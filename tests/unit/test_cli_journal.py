@@ -68,6 +68,15 @@ def test_a_journal_in_use_is_not_dropped_and_one_at_rest_is(
     assert "there is no journal at" in capsys.readouterr().err
 
 
+def test_what_lies_beside_a_journal_that_is_dropped_stays(place: Path) -> None:
+    beside = [place / "notes.txt", place / SEGMENTS / "notes.txt", place / "other" / "journal"]
+    beside[-1].parent.mkdir()
+    for each in beside:
+        each.write_text("of somebody else")
+    assert run(["journal", "drop", str(place), "--yes"]) == 0
+    assert sorted(each for each in place.rglob("*") if each.is_file()) == sorted(beside)
+
+
 def test_another_query_may_read_a_journal_whose_reader_is_forgotten(place: Path) -> None:
     reader = Reader(Journal.at(str(place)), wait_s=0)
     before = reader.initial()

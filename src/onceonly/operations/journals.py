@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from onceonly.sources.journal.segments import FOLDS, SEGMENTS, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +75,9 @@ def drop(address: str) -> None:
                 journal.store.delete(name_of(folder, number))
         for name in (READING, IDENTITY):
             journal.store.delete(name)
+        journal.store.drop_leftovers(lambda name: "/" not in name or name.startswith((SEGMENTS, FOLDS)))
         if journal.folder is not None:
-            shutil.rmtree(journal.folder, ignore_errors=True)
+            _remove_folders(journal, journal.folder)
 
 
 def drop_reader(address: str) -> None:
@@ -84,6 +85,17 @@ def drop_reader(address: str) -> None:
     journal = _there(address)
     with _unused(journal, "reader"):
         journal.store.delete(READING)
+
+
+def _remove_folders(journal: Journal, folder: Path) -> None:
+    """Remove the journal's folders and locks; what is not its own stays where it is, and so does its folder."""
+    for name in ("writer", "reader"):
+        lock = journal.lock(name)
+        if lock is not None:
+            lock.unlink(missing_ok=True)
+    for each in (folder / SEGMENTS, folder / FOLDS, folder):
+        with suppress(OSError):
+            each.rmdir()
 
 
 @contextmanager
