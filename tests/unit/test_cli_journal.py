@@ -16,6 +16,7 @@ from tests.unit.scripted_server import STALL, ScriptedServer
 from tests.unit.test_feeds import until
 
 from onceonly.cli import EXIT_CANNOT_TELL, EXIT_USAGE, run
+from onceonly.operations import journals
 from onceonly.sources.journal import Journal, Reader
 from onceonly.sources.journal.segments import SEGMENTS, name_of
 
@@ -53,6 +54,28 @@ def test_one_that_is_damaged_is_named_and_hides_no_other(
     out, said = capsys.readouterr()
     assert [each["where"] for each in json.loads(out)] == [str(tmp_path / "other")]
     assert str(segment) in said.replace("\n", "")
+
+
+def test_a_journal_is_shown_while_its_writer_takes_segments_away(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = Journal.numbers
+
+    def read_on(journal: Journal, folder: str) -> list[int]:
+        found = listed(journal, folder)
+        monkeypatch.setattr(Journal, "numbers", listed)
+        reader = Reader(journal, wait_s=0)
+        reader.initial()
+        for _ in range(2):
+            reader.commit(1)
+        reader.close()
+        with opened(place) as writer:
+            writer.tidy(now=True)
+        return found
+
+    monkeypatch.setattr(Journal, "numbers", read_on)
+    seen = journals.look(str(place))
+    assert (seen.segments, seen.unread) == (1, 1)
 
 
 def test_a_journal_in_use_is_not_dropped_and_one_at_rest_is(

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, JournalError
 from onceonly.sources.journal.lock import Hold, holder_of
 from onceonly.sources.journal.place import IDENTITY, READING, Journal
 from onceonly.sources.journal.segments import FOLDS, SEGMENTS, name_of
@@ -37,18 +37,23 @@ def look(address: str) -> Seen:
     identity = journal.identity()
     assert identity is not None  # noqa: S101  it is there
     numbers = journal.numbers(SEGMENTS)
-    reading = journal.reading()
-    upto = reading.upto if reading is not None else 0
-    unread = size = 0
+    upto = _upto(journal)
+    unread = size = segments = 0
     for number in numbers:
-        _, rows, taken = journal.read(number, identity.journal)
+        try:
+            _, rows, taken = journal.read(number, identity.journal)
+        except JournalError:
+            if number <= _upto(journal) and number not in journal.numbers(SEGMENTS):
+                continue  # its writer has taken it away meanwhile
+            raise
+        segments += 1
         size += taken
         unread += rows.num_rows if number > upto else 0
     return Seen(
         where=journal.where,
         feed=identity.feed,
         of=identity.of,
-        segments=len(numbers),
+        segments=segments,
         newest=max(numbers or journal.numbers(FOLDS), default=0),
         unread=unread,
         bytes=size,
@@ -110,6 +115,11 @@ def _unused(journal: Journal, *names: str) -> Iterator[None]:
             )
             stack.callback(hold.close)
         yield
+
+
+def _upto(journal: Journal) -> int:
+    reading = journal.reading()
+    return reading.upto if reading is not None else 0
 
 
 def _there(address: str) -> Journal:
