@@ -3207,7 +3207,7 @@ DEFECTS: Final = (
         group=SWEEP,
         what="A restored query leaves the run at the former place as it is, which goes on deciding",
         file="operations/restoring.py",
-        before="        former.claim(newest)\n",
+        before="            former.claim(newest)\n",
         after="",
         tests=(RESTORE + "test_nobody_goes_on_where_the_query_was",),
     ),

@@ -18,6 +18,7 @@ from onceonly.durable.sealed import decoder
 from onceonly.errors import (
     AdoptionError,
     CheckpointChangedError,
+    CheckpointMovedError,
     ConfigurationError,
     LogError,
     RecordRefusedError,
@@ -29,6 +30,8 @@ from onceonly.log.folding import Fold
 from onceonly.log.opening import look
 from onceonly.log.presence import present
 from onceonly.model import Guarantee, Link, LinkKind, Mode, Vote
+from onceonly.operations.find import open_checkpoint
+from onceonly.operations.former import claim, leave
 from onceonly.settings.query import LetterSettings, QuerySettings, Replay, SinkSettings
 from onceonly.settings.registry import remember
 from onceonly_proof.memory_sink import MemorySink
@@ -99,6 +102,21 @@ def test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works(
     complete(tmp_path, 2)
     barrier(tmp_path, 3)
     run(restarted(tmp_path, adopt=False), 3)
+
+
+def test_who_began_before_the_query_was_restored_elsewhere_does_not_go_on_over_the_claim(
+    coordinator: QueryCoordinator, tmp_path: Path
+) -> None:
+    run(coordinator, 0)
+    complete(tmp_path, 0)
+    barrier(tmp_path, 1)
+    late = QueryCoordinator(QuerySettings(checkpoint=str(tmp_path)), actor="driver", application="late")
+    late.enlist(SinkSettings(name="memory"), MemorySink, ())
+    former = open_checkpoint(str(tmp_path))
+    leave(former, str(tmp_path / "elsewhere"))
+    claim(former)
+    with pytest.raises(CheckpointMovedError, match="elsewhere"):
+        late.plan(1, run="another")
 
 
 def test_an_epoch_whose_note_of_sparks_a_loss_of_power_took_is_noted_where_a_later_one_is(

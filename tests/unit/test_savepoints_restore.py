@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, run
@@ -14,9 +14,14 @@ from onceonly.errors import CheckpointMovedError
 from onceonly.log import open_log
 from onceonly.log.presence import Presence
 from onceonly.model import LinkKind, Skip
+from onceonly.operations import former, restoring
+from onceonly.operations.given import Given
+from onceonly.savepoints import starting
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onceonly.operations.find import Checkpoint
 
 
 @pytest.fixture
@@ -142,6 +147,113 @@ def test_a_query_that_was_restored_once_is_followed(
     assert restore(place, tmp_path / "again", "--output", "again")[0] == 0
     with pytest.raises(CheckpointMovedError):
         open_log(str(tmp_path / "to"), query=QUERY, create=True)
+
+
+def test_what_ran_where_it_is_restored_to_and_is_gone_cannot_be_told(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    """Else the same id would write the epochs again that had been decided there."""
+    assert restore(place, tmp_path / "to")[0] == 0
+    QueryCoordinator(tmp_path / "to").complete(4)
+    shutil.rmtree(tmp_path / "to")
+    status, _, said = restore(place, tmp_path / "to")
+    assert (status, f"({(tmp_path / 'to').as_uri()})" in said, "--output again" in said) == (64, True, True)
+    status, told, _ = restore(place, tmp_path / "to", "--output", "again")
+    assert status == 0
+    assert told["query"] != QUERY
+
+
+def test_of_two_that_restore_it_to_two_places_at_once_one_does(
+    query: QueryCoordinator, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two checkpoints of one id would each write what the other writes."""
+    build = starting.build
+    others: list[int] = []
+
+    def while_another_does(*arguments: Any, **named: Any) -> None:  # noqa: ANN401  as they come
+        if not others:
+            others.append(-1)
+            others.append(restore(place, tmp_path / "other")[0])
+        build(*arguments, **named)
+
+    monkeypatch.setattr(starting, "build", while_another_does)
+    status, _, said = restore(place, tmp_path / "to")
+    assert (status, others[1]) == (64, 0)
+    assert f"another home meanwhile, {(tmp_path / 'other').as_uri()}" in said
+    assert not (tmp_path / "to" / "metadata").exists()
+    open_log(str(tmp_path / "other"), query=QUERY, create=True)
+    # Run again, it goes on from there.
+    assert restore(place, tmp_path / "to")[0] == 0
+    with pytest.raises(CheckpointMovedError):
+        open_log(str(tmp_path / "other"), query=QUERY, create=True)
+
+
+def test_of_two_that_make_the_same_place_at_once_one_is_refused(
+    query: QueryCoordinator, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = starting.build
+    others: list[tuple[int, dict[str, object], str]] = []
+
+    def while_another_does(*arguments: Any, **named: Any) -> None:  # noqa: ANN401  as they come
+        others.append(fork(place, tmp_path / "to"))
+        build(*arguments, **named)
+
+    monkeypatch.setattr(starting, "build", while_another_does)
+    status, told, _ = fork(place, tmp_path / "to")
+    [(other, _, said)] = others
+    assert (status, other) == (0, 64)
+    assert "another process is making a checkpoint" in said
+    assert told["query"] == id_of(tmp_path / "to")
+
+
+def test_an_epoch_that_is_decided_until_nobody_may_begin_there_is_seen(
+    query: QueryCoordinator, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave = former.leave
+
+    def later(checkpoint: Checkpoint, to: str) -> None:
+        query.complete(4)
+        leave(checkpoint, to)
+
+    monkeypatch.setattr(former, "leave", later)
+    status, _, said = restore(place, tmp_path / "to")
+    assert (status, "6 rows of chk-4" in said) == (64, True)
+    # It was refused, and so the query goes on where it is.
+    open_log(str(query.path), query=QUERY, create=True)
+
+
+def test_a_place_that_was_only_begun_is_no_home_of_the_query(
+    query: QueryCoordinator, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_arguments: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(former, "claim", killed)
+        patched.setattr(former, "stay", lambda *_arguments: None)
+        with pytest.raises(SystemExit):
+            restoring.restore(str(place), str(tmp_path / "begun"), Given())
+    query.complete(4)  # by a driver that had begun before
+    for to in ("to", "begun"):
+        status, _, said = restore(place, tmp_path / to)
+        assert (status, "6 rows of chk-4" in said) == (64, True)
+    assert restore(place, tmp_path / "to", "--output", "again")[0] == 0
+    assert query.log.put_link(query.link(5, votes=[query.vote(5)])).kind is LinkKind.ABORT
+
+
+def test_what_is_whole_but_for_its_mark_is_not_made_once_more(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    """Its job may have been started: what the log has folded since would come back."""
+    assert restore(place, tmp_path / "to")[0] == 0
+    savepoint = next(place.glob("chk-3-*")).name
+    begun = {"savepoint": savepoint, "query": QUERY, "anew": False}
+    (tmp_path / "to" / "starting.json").write_text(json.dumps(begun), encoding="utf-8")
+    (tmp_path / "to" / "onceonly" / "links" / f"{0:020}.0.json").unlink()
+    status, told, _ = restore(place, tmp_path / "to")
+    assert (status, told["query"]) == (0, QUERY)
+    assert not (tmp_path / "to" / "starting.json").exists()
+    assert not (tmp_path / "to" / "onceonly" / "links" / f"{0:020}.0.json").exists()
 
 
 def test_the_querys_own_place_is_not_empty_which_is_said_before_all_else(

@@ -21,7 +21,7 @@ from onceonly.errors import AdoptionError, OnceonlyError
 from onceonly.executor.dead_letters import columns_of, require_few
 from onceonly.executor.kept import close
 from onceonly.guards.guard import Guard
-from onceonly.log import open_log
+from onceonly.log import identity, open_log
 from onceonly.log.actions import OPERATOR, ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
@@ -198,6 +198,8 @@ class QueryCoordinator:
                 continues=last.id if last is not None and goes_on else None,
                 passed=partial(self._passed, since=epoch if since is None else since),
             )
+            if not goes_on:
+                self._require_home()
             if self._guard is not None and not goes_on:
                 # Not before: what was decided is committed whatever has become of the sources.
                 self._guard.look(epoch, self._guarantees(sinks))
@@ -269,9 +271,25 @@ class QueryCoordinator:
         finally:
             presence.close()
 
+    def _require_home(self) -> None:
+        """See, under the claim, that the query was not restored elsewhere since its log was opened.
+
+        Who restores it lets the log say so first, and puts a claim then: one of the two sees the other.
+        """
+        if self._has_operators():
+            store = log_store(self.settings.checkpoint)
+            if (found := identity.read(store)) is not None:
+                identity.compare(
+                    found, store, query=self.query, address=identity.address(self.settings.checkpoint)
+                )
+
+    def _has_operators(self) -> bool:
+        """Say whether an operator's command has put a link that was read; reads nothing."""
+        return any(name.startswith(OPERATOR) for name in self._log.applications())
+
     def _tell_by_hand(self, epoch: int) -> None:
         """Say what an operator has done to this epoch, or to the one before, while the job was down."""
-        if not any(name.startswith(OPERATOR) for name in self._log.applications()):
+        if not self._has_operators():
             return
         with suppress(OnceonlyError):  # for people: the query goes on
             for action in reversed(ActionFiles(log_store(self.settings.checkpoint)).newest()):

@@ -74,11 +74,12 @@ def trail(store: Store) -> list[Identity]:
             found.append(identity)
 
 
-def record_move(store: Store, address: str) -> Identity:
+def record_move(store: Store, address: str, *, former: str | None = None) -> Identity:
     """Make ``address`` the log's home; return the identity that then stands. Idempotent.
 
     Operator's process. Another one that does the same at the same moment is no harm; one that records another
-    address is found by ``compare`` afterwards. Raises ``UnavailableError``, ``LogError``.
+    address is found by ``compare`` afterwards. With ``former``, nothing is recorded where the log is at home elsewhere
+    than there. Raises ``UnavailableError``, ``LogError``.
     """
     moves = trail(store)
     if not moves:
@@ -86,7 +87,7 @@ def record_move(store: Store, address: str) -> Identity:
             f"there is no decision log at {store.where(NAME)}, so there is nothing that could have moved",
             next_step="name the folder of the query's checkpoint, the one that holds `onceonly`",
         )
-    if moves[-1].address != address:
+    if moves[-1].address != address and former in {None, moves[-1].address}:
         put_once(store, _name(len(moves)), files.encode("identity", replace(moves[-1], address=address)))
     return trail(store)[-1]
 

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly import events
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, UnavailableError
-from onceonly.log import identity, open_log
+from onceonly.log import identity
 from onceonly.log.actions import OPERATOR
 from onceonly.log.history import by_sink
+from onceonly.log.opening import look
 from onceonly.log.place import home_of
 from onceonly.model import Link, LinkKind
 from onceonly.operations import settle, sinks
 from onceonly.operations.find import open_checkpoint
+from onceonly.savepoints import starting
 from onceonly.settings.registry import BUILT_IN
 from onceonly.words import epoch_ranges, n
 
@@ -72,15 +74,17 @@ def trail(savepoint: Savepoint, to: str) -> tuple[list[Checkpoint], bool]:
     """
     found: list[Checkpoint] = []
     at, target = savepoint.home, home_of(to)
-    while at != target:
-        each = _opened(at)
+    # A restored one that was not finished has never run.
+    while not found or not starting.is_begun(at):
+        # What has run where it is being restored to is gone.
+        each = _opened(at) if at != target else None
         if each is None or (not found and each.log.token != savepoint.log):
             return found, False
         found.append(each)
         if each.moved is None or any(each.home == earlier.address for earlier in found):
             break
         at = each.home
-    return found, bool(found)
+    return found, True
 
 
 def _opened(home: str) -> Checkpoint | None:
@@ -142,7 +146,7 @@ def beyond(checkpoint: Checkpoint, epoch: int) -> list[Beyond]:
 
 def refuse_if_alive(checkpoint: Checkpoint, *, force: bool) -> None:
     """Raise where a run works at the former place; with ``force`` it is ended by the claim, wherever it runs."""
-    if checkpoint.moved is not None or force:
+    if force:
         return
     run = checkpoint.run
     if run.alive:
@@ -160,7 +164,7 @@ def claim(checkpoint: Checkpoint) -> None:
     """
     application = f"{OPERATOR}{secrets.token_hex(4)}"
     for number in range(_TRIES):
-        log = open_log(checkpoint.location, query=checkpoint.query, create=False)
+        log, _ = look(checkpoint.location)  # whose home may be elsewhere by now
         newest = log.newest()
         chain = log.chain(newest) if newest is not None else ()
         if newest is None or not chain:
@@ -208,8 +212,23 @@ def sweep(checkpoint: Checkpoint, given: Given) -> list[str]:
 
 
 def leave(checkpoint: Checkpoint, to: str) -> None:
-    """Let the former log say that it is at home elsewhere: no start goes on there. Idempotent."""
-    identity.record_move(checkpoint.store, home_of(to))
+    """Let the former log say that it is at home elsewhere: no start goes on there. Idempotent.
+
+    Raises ``ConfigurationError`` where it has been given another home since it was looked at: two places would both
+    be the query's, and what the one writes the other would write again.
+    """
+    home = identity.record_move(checkpoint.store, home_of(to), former=checkpoint.home).address
+    if home != home_of(to):
+        raise ConfigurationError(
+            f"the query at {checkpoint.path} has been given another home meanwhile, {home}: another command restores "
+            "it, or has moved it",
+            next_step="see which of the two is wanted; this one goes on from there when it is run again",
+        )
+
+
+def stay(checkpoint: Checkpoint, to: str) -> None:
+    """Take ``leave`` back: the query goes on where it was. Idempotent. Raises ``UnavailableError``, ``LogError``."""
+    identity.record_move(checkpoint.store, checkpoint.address, former=home_of(to))
 
 
 def _short(use: SinkUse) -> str:

@@ -9,7 +9,7 @@ one has open is swept here. *fork* is another query beside the first, which is l
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onceonly.checkpoint.files import files_of
@@ -22,7 +22,7 @@ from onceonly.savepoints.copying import unheard
 from onceonly.savepoints.manifest import FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.former import After
@@ -70,6 +70,8 @@ def restore(
     ``InDoubtError``, ``LogError``, ``UnavailableError``.
     """
     address, savepoint = place.the_one(source)
+    if (whole := _finished(savepoint, to, anew={False, output is Output.AGAIN})) is not None:
+        return whole
     starting.refuse_if_taken(to)
     lives, is_there = former.trail(savepoint, to)
     after = _after(savepoint, lives, output, is_there=is_there)
@@ -77,30 +79,39 @@ def restore(
     if newest is not None:
         former.refuse_if_alive(newest, force=force)
         _refuse_missing(newest, savepoint)
-        if output is Output.WITHDRAW:
-            withdrawing.refuse_unless_taken_back(after, savepoint, given)
+    if output is Output.WITHDRAW:
+        withdrawing.refuse_unless_taken_back(after, savepoint, given)
     unasked = _refuse_gone(address, savepoint, sources or {})
-    begun = starting.begin(savepoint, to, anew=output is Output.AGAIN and (bool(after) or not is_there))
-    made = Made(savepoint=savepoint, path=to, query=begun.query, anew=begun.anew, told=unasked)
-    if newest is None:
-        made.told.append(
-            f"nothing is left of the query at {savepoint.home}, so nobody could tell what it has decided since "
-            f"chk-{savepoint.epoch}, nor keep it from going on there"
-        )
+    anew = output is Output.AGAIN and (bool(after) or not is_there)
+    untold = (
+        f"nothing is left of the query at {_home(savepoint, lives)}, so nobody could tell what it has decided since "
+        f"chk-{savepoint.epoch}, nor keep it from going on there"
+    )
+    made = Made(
+        savepoint=savepoint, path=to, query="", anew=anew, told=[*unasked, *([] if is_there else [untold])]
+    )
 
     def fence() -> None:
-        if newest is None or newest.moved is not None:
+        if newest is None:
             return
-        former.claim(newest)
-        # It may have decided more meanwhile.
-        now = _after(savepoint, lives, output if after else None, is_there=is_there)
+        # First, so that nobody begins to run there: who has begun is seen alive, or finds the claim.
+        former.leave(newest, to)
+        try:
+            former.refuse_if_alive(newest, force=force)
+            former.claim(newest)
+            # It may have decided more meanwhile.
+            now = _after(savepoint, lives, output if after else None, is_there=is_there)
+        except BaseException:  # an interrupt, too
+            former.stay(newest, to)
+            raise
         if begun.query != newest.query:
             _sweep(newest, given, made)
         if not begun.anew:
             made.told.extend(withdrawing.withdraw(now, savepoint, given))
-        former.leave(newest, to)
 
-    starting.build(address, savepoint, to, begun, refused=False, before_id=fence, told=told)
+    with starting.begin(savepoint, to, anew=anew) as begun:
+        made = replace(made, query=begun.query)
+        starting.build(address, savepoint, to, begun, refused=False, before_id=fence, told=told)
     if begun.anew:
         made.told.extend(f"{each.sentence}: {each.again}" for _, found in after for each in found)
     return made
@@ -120,10 +131,22 @@ def fork(
     place is not empty, the savepoint damaged, or what the fork is to read is gone.
     """
     address, savepoint = place.the_one(source)
+    if (whole := _finished(savepoint, to, anew={True})) is not None:
+        return whole
     unasked = _refuse_gone(address, savepoint, sources or {})
-    begun = starting.begin(savepoint, to, anew=True)
-    starting.build(address, savepoint, to, begun, refused=not same_targets, before_id=lambda: None, told=told)
+    with starting.begin(savepoint, to, anew=True) as begun:
+        starting.build(
+            address, savepoint, to, begun, refused=not same_targets, before_id=lambda: None, told=told
+        )
     return Made(savepoint=savepoint, path=to, query=begun.query, anew=True, told=unasked)
+
+
+def _finished(savepoint: Savepoint, to: str, *, anew: Collection[bool]) -> Made | None:
+    """Return what was made before, by a command that was killed in its last step."""
+    begun = starting.finished(savepoint, to, anew=anew)
+    if begun is None:
+        return None
+    return Made(savepoint=savepoint, path=to, query=begun.query, anew=begun.anew)
 
 
 def _after(
@@ -138,7 +161,8 @@ def _after(
         return found
     if not is_there:
         raise ConfigurationError(
-            f"there is no decision log of query {savepoint.query} where it was at home ({savepoint.home}) any more, so "
+            f"there is no decision log of query {savepoint.query} where it was at home ({_home(savepoint, lives)}) any "
+            "more, so "
             f"nobody can tell what it has decided since chk-{savepoint.epoch}, and written to its targets",
             next_step="bring it back there; or see to its targets, and add --output again: the job goes on under an id "
             "of its own, and writes the rows of epochs after the savepoint again",
@@ -152,6 +176,11 @@ def _after(
             + "; or --output withdraw, which takes it back, of files, Delta and Iceberg",
         )
     return found
+
+
+def _home(savepoint: Savepoint, lives: Sequence[Checkpoint]) -> str:
+    """Say where the query of a savepoint was at home last."""
+    return lives[-1].home if lives else savepoint.home
 
 
 def _refuse_missing(newest: Checkpoint, savepoint: Savepoint) -> None:

@@ -7,7 +7,11 @@ is.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import json
+import os
 import re
 import uuid
 from dataclasses import dataclass, replace
@@ -28,19 +32,22 @@ from onceonly.savepoints.copying import Copier
 from onceonly.savepoints.manifest import FILES
 from onceonly.savepoints.place import differs
 from onceonly.stores.address import Kind
-from onceonly.stores.opened import address_of, open_store
+from onceonly.stores.opened import address_of, folder_of, open_store
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from pathlib import Path
 
     from onceonly.savepoints.copying import Told
     from onceonly.savepoints.manifest import Savepoint
     from onceonly.stores.address import Address
+    from onceonly.stores.port import RewritableStore
 
 MARK: Final = "starting.json"
 _ID: Final = "metadata"
 _LAST = ("offsets/", "commits/")
+_BUSY = frozenset({errno.EACCES, errno.EAGAIN})
 _SCHEMAS = re.compile(r"state/\d+/_metadata/v2/\d+")
 _SCHEMA = re.compile(r'"[^"]*?(/state/\d+/_stateSchema/[^"]*)"')
 
@@ -67,26 +74,94 @@ def _taken(to: str, what: str) -> ConfigurationError:
     )
 
 
-def begin(savepoint: Savepoint, to: str, *, anew: bool) -> Beginning:
-    """See that a place is empty, or holds what this very command has begun; return what is being made there.
+def is_begun(to: str) -> bool:
+    """Say whether a checkpoint was begun at a place, and not finished: no query has run there."""
+    store = open_store(address_of(to))
+    return store.get(MARK) is not None and not _id_in(store)
 
-    With ``anew`` it is a query of its own, whose id is drawn now. Raises ``ConfigurationError``.
+
+def finished(savepoint: Savepoint, to: str, *, anew: Collection[bool]) -> Beginning | None:
+    """Return what was made of a savepoint at a place, where only its mark is left to be taken away, which is done.
+
+    None where something else was, or nothing whole: its job may run by now, and it is not made once more.
     """
     store = open_store(address_of(to))
-    mark = store.get(MARK)
-    if mark is not None:
-        try:
-            found = decoder(Beginning).decode(mark)
-        except UNREADABLE:
-            found = None
-        if found is not None and (found.savepoint, found.anew) == (savepoint.name, anew):
-            return found
-    if store.tree(""):
-        raise _taken(to, "something else was begun there" if mark is not None else "there is something in it")
-    query = str(uuid.uuid4()) if anew else savepoint.query
-    begun = Beginning(savepoint=savepoint.name, query=query, anew=anew)
-    store.replace(MARK, msgspec.json.encode(begun))
-    return begun
+    found = _beginning(store.get(MARK))
+    if found is None or found.savepoint != savepoint.name or found.anew not in anew:
+        return None
+    if _id_in(store) != found.query:
+        return None
+    _finish(store)
+    return found
+
+
+def _finish(store: RewritableStore) -> None:
+    store.sync(_ID)
+    store.delete(MARK)
+
+
+def _id_in(store: RewritableStore) -> str:
+    """Return the id of the query whose checkpoint a place is; empty without a whole one."""
+    try:
+        return str(json.loads(store.get(_ID) or b"")["id"])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
+def _beginning(mark: bytes | None) -> Beginning | None:
+    try:
+        return decoder(Beginning).decode(mark or b"")
+    except UNREADABLE:
+        return None
+
+
+@contextlib.contextmanager
+def begin(savepoint: Savepoint, to: str, *, anew: bool) -> Iterator[Beginning]:
+    """See that a place is empty, or holds what this very command has begun; yield what is being made there.
+
+    With ``anew`` it is a query of its own, whose id is drawn now. No other process makes it meanwhile, where the file
+    system has locks. Raises ``ConfigurationError``.
+    """
+    address = address_of(to)
+    store = open_store(address)
+    if store.get(MARK) is None:
+        if store.tree(""):
+            raise _taken(to, "there is something in it")
+        query = str(uuid.uuid4()) if anew else savepoint.query
+        drawn = Beginning(savepoint=savepoint.name, query=query, anew=anew)
+        store.prepare([])
+        put_once(store, MARK, msgspec.json.encode(drawn))
+    with _alone(folder_of(address), to):
+        # Who was quicker has drawn its id, or is done by now.
+        found = _beginning(store.get(MARK))
+        if found is None or (found.savepoint, found.anew) != (savepoint.name, anew):
+            raise _taken(to, "something else was begun there")
+        yield found
+
+
+@contextlib.contextmanager
+def _alone(folder: Path | None, to: str) -> Iterator[None]:
+    """Hold the mark in a folder: the kernel takes it away from the dead."""
+    if folder is None:
+        yield
+        return
+    try:
+        descriptor = os.open(folder / MARK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _taken(to, "another process has made a checkpoint there at this moment") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            os.close(descriptor)
+            raise ConfigurationError(
+                f"another process is making a checkpoint at {to} at this moment",
+                next_step="wait until it has ended, and look what came of it",
+            ) from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def build(
@@ -123,8 +198,7 @@ def build(
         copier.put(_ID, json.dumps({"id": begun.query}, separators=(",", ":")).encode())
     else:
         _copy(copier, savepoint, [_ID], address, told)
-    open_store(address).sync(_ID)
-    copier.target.delete(MARK)
+    _finish(open_store(address))
 
 
 def _copy(copier: Copier, savepoint: Savepoint, names: Sequence[str], to: Address, told: Told) -> None:
