@@ -303,15 +303,27 @@ def test_the_command_line_says_it_and_exports_the_history(files: Job, tmp_path: 
     assert (told.returncode, "differs" in told.stdout) == (1, True)
 
 
-def test_a_target_that_does_not_answer_is_no_clean_audit(files: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            UnavailableError("the target is not reached", next_step="mend it, and start the query again"),
+            "the target is not reached (mend it, and run this command again)",
+        ),
+        (ConnectionError("refused"), "ConnectionError: refused (see to its target and ask again)"),
+    ],
+)
+def test_a_target_that_does_not_answer_is_no_clean_audit(
+    files: Job, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
     def silent(_sink: FilesSink, _asked: object) -> Held:
-        raise UnavailableError("the target is not reached", next_step="mend the network")
+        raise error
 
     monkeypatch.setattr(FilesSink, "held", silent)
     monkeypatch.setattr(FilesSink, "held_in_all", silent)
     told = run("audit", files.checkpoint, *SINK)
     assert (told.returncode, told.stdout.count("not told")) == (2, 2), told.stdout + told.stderr
-    assert told.stdout.count("the target is not reached") == 2
+    assert told.stdout.count(said) == 2
 
 
 def test_one_that_has_moved_is_no_clean_audit(files: Job) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import enum
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from onceonly.errors import OnceonlyError
+from onceonly.errors import OnceonlyError, typed
 from onceonly.model import Guarantee, LinkKind, handles_of, letters_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.states import OWED, QUIET, SETTLED
@@ -20,7 +21,7 @@ from onceonly.protocol.deciding import totals
 from onceonly.words import n
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from onceonly.coordinator.coordinator import Participant
     from onceonly.model import Handle
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.operations.states import EpochState
+    from onceonly.ports.standing import Held
 
+T = TypeVar("T")
 _LOOKS: Final = 3
 """So often a target is counted whose query commits meanwhile."""
 
@@ -83,13 +86,16 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
     with sinks.participants(checkpoint, given) as made:
         sinks.refuse_other_target(checkpoint, given, made)
         newest: dict[str, int] = {}
-        counts = {name: _counted(model, name, participant) for name, participant in made.items()}
+        counts = {name: _counted(checkpoint, model, name, participant) for name, participant in made.items()}
         for epoch in model.epochs:
             for name, handles in _settled(epoch).items():
                 if name in made:
                     is_newest = newest.setdefault(name, epoch.view.epoch) == epoch.view.epoch
+                    held = _answer(checkpoint, name, partial(made[name].sink.held, handles))
                     findings.append(
-                        _of_epoch(epoch, name, handles, made[name], counts[name], is_newest, within_s)
+                        _of_held(epoch, name, held)
+                        if held is not None
+                        else _of_epoch(epoch, name, handles, made[name], counts[name], is_newest, within_s)
                     )
         findings.reverse()
         for name, participant in made.items():
@@ -105,17 +111,46 @@ def _settled(epoch: EpochModel) -> dict[str, tuple[Handle, ...]]:
     return {} if last.guarantee is Guarantee.AT_MOST_ONCE else handles_of(last.output)
 
 
-def _counted(model: CheckpointModel, name: str, participant: Participant) -> Mapping[int, int] | str | None:
+def _answer(checkpoint: Checkpoint, name: str, ask: Callable[[], T]) -> T | str:
+    """Ask a target; return a sentence where it gives no answer."""
+    try:
+        with sinks.asking(checkpoint, name):
+            return ask()
+    except OnceonlyError as error:
+        return f"{error.what} ({typed(error)})"
+
+
+def _counted(
+    checkpoint: Checkpoint, model: CheckpointModel, name: str, participant: Participant
+) -> Mapping[int, int] | str | None:
     """Return how many rows stand of each epoch, None where the target does not tell, or a sentence why it did not."""
     links = {epoch.view.epoch: epoch.chain[-1].index for epoch in model.epochs if epoch.chain}
-    try:
-        return participant.sink.held_by_epoch(_context(model, name, participant), links)
-    except OnceonlyError as error:
-        return error.what
+    asked = _context(model, name, participant)
+    return _answer(checkpoint, name, lambda: participant.sink.held_by_epoch(asked, links))
 
 
 def _context(model: CheckpointModel, name: str, participant: Participant) -> QueryContext:
     return QueryContext(query=model.query, sink=name, guarantee=participant.guarantee)
+
+
+def _finding(epoch: EpochModel, name: str, word: Word, *told: str, answered: bool = True) -> Finding:
+    return Finding(
+        epoch=epoch.view.epoch, sink=name, word=word, rows=_decided(epoch, name), told=told, answered=answered
+    )
+
+
+def _decided(epoch: EpochModel, name: str) -> int:
+    return sum(vote.rows for vote in epoch.chain[-1].output if vote.sink == name)
+
+
+def _of_held(epoch: EpochModel, name: str, held: Held | str) -> Finding:
+    """Compare with what a target holds of the epoch's own transactions."""
+    if isinstance(held, str):
+        return _finding(epoch, name, Word.NOT_TOLD, held, answered=False)
+    told, rows = [*held.wrong], _decided(epoch, name)
+    if held.rows != rows:
+        told.append(f"{n(rows, 'row was')} decided, and {held.rows} of them stand as they were written")
+    return _finding(epoch, name, Word.DIFFERS if told else Word.SAME, *told)
 
 
 def _of_epoch(
@@ -127,20 +162,8 @@ def _of_epoch(
     is_newest: bool,  # noqa: FBT001  of a private function
     within_s: float,
 ) -> Finding:
-    rows = sum(vote.rows for vote in epoch.chain[-1].output if vote.sink == name)
-
-    def finding(word: Word, *told: str, answered: bool = True) -> Finding:
-        return Finding(epoch=epoch.view.epoch, sink=name, word=word, rows=rows, told=told, answered=answered)
-
-    try:
-        held = participant.sink.held(handles)
-    except OnceonlyError as error:
-        return finding(Word.NOT_TOLD, error.what, answered=False)
-    if held is not None:
-        told = [*held.wrong]
-        if held.rows != rows:
-            told.append(f"{n(rows, 'row was')} decided, and {held.rows} of them stand as they were written")
-        return finding(Word.DIFFERS if told else Word.SAME, *told)
+    """Compare with what the books say of an epoch, and with the rows that stand of it."""
+    finding, rows = partial(_finding, epoch, name), _decided(epoch, name)
     standings = [sinks.standing(participant, handle, within_s=within_s) for handle in handles]
     missing = [
         f"transaction {handle.transaction} was committed, and its target has it as {each.stands.value}: {each.told}"
@@ -181,10 +204,9 @@ def _in_all(
         def finding(word: Word, *told: str, rows: int = rows, answered: bool = True) -> list[Finding]:
             return [Finding(epoch=None, sink=name, word=word, rows=rows, told=told, answered=answered)]
 
-        try:
-            held = participant.sink.held_in_all(asked)
-        except OnceonlyError as error:
-            return finding(Word.NOT_TOLD, error.what, answered=False)
+        held = _answer(checkpoint, name, lambda: participant.sink.held_in_all(asked))
+        if isinstance(held, str):
+            return finding(Word.NOT_TOLD, held, answered=False)
         if held is None:
             return []
         if held.rows == rows and not held.wrong:
