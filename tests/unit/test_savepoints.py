@@ -93,6 +93,38 @@ def test_a_damaged_manifest_is_refused(query: QueryCoordinator, tmp_path: Path) 
     path = tmp_path / "place" / made.name / "savepoint.json"
     path.write_bytes(path.read_bytes().replace(b'"epoch":3', b'"epoch":2'))
     assert run("savepoint", "verify", tmp_path / "place").returncode == 2
+    shown = run("savepoint", "show", path.parent)
+    assert (shown.returncode, "is damaged" in shown.stderr, "Traceback" in shown.stderr) == (2, True, False)
+
+
+def test_one_that_is_damaged_is_named_hides_no_other_and_can_be_dropped(
+    query: QueryCoordinator, tmp_path: Path
+) -> None:
+    made, other = (savepoints.create(str(query.path), str(tmp_path / "place")) for _ in range(2))
+    path = tmp_path / "place" / made.name / "savepoint.json"
+    path.write_bytes(path.read_bytes()[:-9])
+    listed = run("savepoint", "list", tmp_path / "place", "--json")
+    assert listed.returncode == 1
+    assert [each["name"] for each in json.loads(listed.stdout)["savepoints"]] == [other.name]
+    assert f"{path.parent} is not whole: {path}" in listed.stderr
+    verified = run("savepoint", "verify", tmp_path / "place")
+    assert (verified.returncode, f"{other.name}: whole" in verified.stdout) == (2, True)
+    assert run("savepoint", "drop", path.parent, "--yes").returncode == 0
+    assert run("savepoint", "verify", tmp_path / "place").returncode == 0
+
+
+def test_what_no_calendar_has_and_names_like_styles_are_shown_as_they_are(
+    query: QueryCoordinator, tmp_path: Path
+) -> None:
+    (query.path / "commits" / "3").write_text(
+        'v1\n{"nextBatchWatermarkMs":1704067200000000}', encoding="utf-8"
+    )
+    at = tmp_path / "[bold] a [/x] place"
+    savepoints.create(str(query.path), str(at))
+    shown = run("savepoint", "show", at)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert str(at) in shown.stdout
+    assert "1704067200000000 ms since 1970" in shown.stdout
 
 
 def test_what_is_dropped_are_its_own_files(query: QueryCoordinator, tmp_path: Path) -> None:

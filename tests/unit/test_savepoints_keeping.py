@@ -13,6 +13,7 @@ from tests.unit.operator_bench import QUERY, QueryCoordinator
 
 from onceonly import savepoints
 from onceonly.errors import ConfigurationError
+from onceonly.model import Stamp
 from onceonly.savepoints import place
 from onceonly.savepoints.keeping import Keeper
 from onceonly.settings.query import parse_query
@@ -61,6 +62,50 @@ def test_the_newest_ones_stay_and_those_of_others_too(query: QueryCoordinator, t
         query.complete(epoch)
         looked(each, times=1)
     assert epochs(tmp_path / "place") == [4, 3, 0]
+
+
+def test_what_somebody_has_asked_for_stays(query: QueryCoordinator, tmp_path: Path) -> None:
+    before = savepoints.create(str(query.path), str(tmp_path / "place"))
+    each = keeper(query, tmp_path / "place", keep=1)
+    for epoch in (2, 3):
+        query.complete(epoch)
+        looked(each, times=1)
+    assert epochs(tmp_path / "place") == [3, 1]
+    assert before.name in {found.name for found in place.standing(str(tmp_path / "place"))}
+
+
+def test_a_clock_that_was_ahead_neither_stops_them_nor_drops_the_newest(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("onceonly.events.stamp", lambda: Stamp(at="2099-01-01T00:00:00.000Z"))
+        looked(keeper(query, tmp_path / "place", every_s=3600, keep=1), times=1)
+    assert epochs(tmp_path / "place") == [1]
+    query.complete(2)
+    each = keeper(query, tmp_path / "place", every_s=3600, keep=1)
+    looked(each, times=2)
+    assert epochs(tmp_path / "place") == [2]
+
+
+def test_a_damaged_one_beside_keeps_none_from_being_made(query: QueryCoordinator, tmp_path: Path) -> None:
+    damaged = savepoints.create(str(query.path), str(tmp_path / "place"))
+    (tmp_path / "place" / damaged.name / "savepoint.json").write_bytes(b"{}")
+    query.complete(2)
+    looked(keeper(query, tmp_path / "place"), times=1)
+    assert epochs(tmp_path / "place") == [2]
+
+
+def test_what_fails_again_is_told(
+    query: QueryCoordinator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for noted in (query.path / "commits").iterdir():
+        noted.unlink()  # no epoch is complete
+    each = keeper(query, tmp_path / "place")
+    with caplog.at_level(logging.WARNING, "onceonly"):
+        looked(each, times=1)
+        assert not caplog.text
+        looked(each, times=1)
+    assert "no epoch of query" in caplog.text
 
 
 def test_the_next_one_is_made_when_it_is_time_also_after_a_restart(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +73,10 @@ def list_(place: str, *, as_json: bool) -> int:
         shared.show(*report.table(found))
     for each in found:
         if each.savepoint is None:
+            why = "it is being made, or its making or dropping was broken off"
             shared.tell(
-                f"{each.address.shown} is not whole: it is being made, or its making or dropping was broken off; "
-                f"onceonly savepoint drop {each.address.shown} takes it away"
+                f"{each.address.shown} is not whole: {each.damaged.what if each.damaged else why}; "
+                f"onceonly savepoint drop {shlex.quote(each.address.shown)} takes it away"
             )
     return shared.EXIT_ANOMALY if any(each.savepoint is None for each in found) else 0
 
@@ -101,14 +103,22 @@ def show(place: str, *, as_json: bool) -> int:
 @shared.hadoop_option
 @shared.json_option
 def verify(place: str, *, as_json: bool) -> int:
-    """Read every file of the savepoints in PLACE, and compare size and checksum. Exit status 1 where one differs."""
+    """Read every file of the savepoints in PLACE, and compare size and checksum. Exit status 1 where one differs.
+
+    2, where a manifest is damaged, so that nobody can tell.
+    """
     from onceonly.savepoints import place as places
 
-    found = places.whole(place)
+    found = places.standing(place)
+    if not any(each.damaged for each in found):
+        places.whole(place)  # refuses where there is none
     wrong: dict[str, list[str]] = {}
-    for address, each in found:
-        with progress("read") as told:
-            wrong[address.shown] = places.wrong(address, each, told=told)
+    for each in found:
+        if each.damaged is not None:
+            wrong[each.address.shown] = [each.damaged.what]
+        if each.savepoint is not None:
+            with progress("read") as told:
+                wrong[each.address.shown] = places.wrong(each.address, each.savepoint, told=told)
     if as_json:
         shared.show_json(
             {"savepoints": [{"path": path, "wrong": sentences} for path, sentences in wrong.items()]}
@@ -116,6 +126,8 @@ def verify(place: str, *, as_json: bool) -> int:
     else:
         for path, sentences in wrong.items():
             shared.show(f"{path}: {'; '.join(sentences) or 'whole'}")
+    if any(each.damaged for each in found):
+        return shared.EXIT_CANNOT_TELL
     return shared.EXIT_ANOMALY if any(wrong.values()) else 0
 
 

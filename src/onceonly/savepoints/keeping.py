@@ -37,6 +37,7 @@ class Keeper:
         self._wanted = wanted
         self._due = 0.0  # by the monotonic clock; the first look finds out when it is
         self._working: Future[None] | None = None
+        self._tried = False
 
     def look(self) -> None:
         """Begin to make one, if it is time. After each epoch; one comparison where it is not. Never fails."""
@@ -49,28 +50,43 @@ class Keeper:
         try:
             left_s = self._left_s()
             if left_s <= 0:
-                made = create(self._checkpoint, self._wanted.place)
+                made = create(self._checkpoint, self._wanted.place, by_itself=True)
                 log.info("Query %s: savepoint %s in %s.", self._query, made.name, self._wanted.place)
                 left_s = self._wanted.every_s
-                self._prune()
+                self._prune(made.name)
             self._due = time.monotonic() + left_s
-        except LogError as error:  # no epoch is complete yet, or it is damaged
-            log.debug("No savepoint of query %s: %s", self._query, error)
         except Exception as error:  # noqa: BLE001  a query must not fail because of its savepoints
+            if isinstance(error, LogError) and not self._tried:
+                self._tried = True  # its first epoch may not be noted yet
+                return
             what = error.what if isinstance(error, OnceonlyError) else f"{type(error).__name__}: {error}"
             log.warning("No savepoint of query %s could be made; it is tried again: %s", self._query, what)
 
     def _left_s(self) -> float:
         """Say how long it is until the next one, by the newest that stands; people's clocks are good enough for it."""
-        newest = places.newest_at(self._wanted.place, self._query)
-        return newest + self._wanted.every_s - time.time()
+        now = time.time()
+        return places.newest_at(self._wanted.place, self._query, now=now) + self._wanted.every_s - now
 
-    def _prune(self) -> None:
-        """Drop this query's savepoints but the newest ones, and those that were broken off long ago."""
+    def _prune(self, made: str) -> None:
+        """Drop the savepoints that this query made by itself but the newest ones, and those broken off long ago.
+
+        What an operator has made stays. The one that was just ``made`` is the newest, whatever clocks say, and one of
+        the future the oldest.
+        """
         own = places.of_query(self._wanted.place, self._query)
-        own.sort(key=lambda each: moment_of(each.name), reverse=True)
-        whole = [each for each in own if each.savepoint is not None]
-        old = datetime.now().astimezone() - timedelta(seconds=_BROKEN_OFF_S)
-        begun = [each for each in own if each.savepoint is None and moment_of(each.name) < old]
+        now = datetime.now().astimezone()
+        soon, old = now + timedelta(seconds=places.AHEAD_S), now - timedelta(seconds=_BROKEN_OFF_S)
+
+        def newest_first(each: places.Standing) -> tuple[bool, bool, datetime]:
+            moment = moment_of(each.name)
+            return each.name == made, moment <= soon, moment
+
+        own.sort(key=newest_first, reverse=True)
+        whole = [each for each in own if each.savepoint is not None and each.savepoint.by_itself]
+        begun = [
+            each
+            for each in own
+            if each.savepoint is None and each.damaged is None and moment_of(each.name) < old
+        ]
         for each in (*whole[self._wanted.keep :], *begun):
             places.drop(each.address)

@@ -32,12 +32,19 @@ _NAME: Final = re.compile(r"chk-\d+-(\d{8}T\d{9}Z)-[0-9a-f]{6}")
 
 
 def create(
-    checkpoint: str, place: str, *, epoch: int | None = None, told: Told = unheard, name: str = ""
+    checkpoint: str,
+    place: str,
+    *,
+    epoch: int | None = None,
+    told: Told = unheard,
+    name: str = "",
+    by_itself: bool = False,
 ) -> Savepoint:
     """Make a savepoint of a checkpoint in a place: of an epoch, or of the newest that is decided and complete.
 
     Any process, with the job up or down; it changes nothing in the checkpoint. ``told`` hears how far it has come, from
-    any thread. ``name`` is that of the savepoint's folder, drawn where it is empty. When it returns, all is durable.
+    any thread. ``name`` is that of the savepoint's folder, drawn where it is empty; ``by_itself`` says that the query
+    makes it, and may drop it. When it returns, all is durable.
 
     Raises ``ConfigurationError`` where the epoch is out of reach (it names the range), ``LogError`` where there is no
     decision log, ``UnavailableError``.
@@ -79,6 +86,7 @@ def create(
         provider=cut.provider,
         spark=_spark(),
         sinks=_outputs(cut.link, cut.receipt),
+        by_itself=by_itself,
         files=tuple(sorted(copied, key=lambda each: each.name)),
     )
     failpoints.hit("savepoint.before_manifest")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from onceonly import background, failpoints
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, LogError
 from onceonly.model import seconds_of
 from onceonly.savepoints import manifest
 from onceonly.savepoints.copying import digest, unheard
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from onceonly.savepoints.manifest import File
     from onceonly.stores.address import Address
 
+AHEAD_S: Final = 60.0
+"""What clocks of several machines may differ by."""
 _AT_ONCE = 8
 
 
@@ -28,12 +30,14 @@ _AT_ONCE = 8
 class Standing:
     """One savepoint's folder. ``savepoint`` is None where its manifest is not there: begun, or half dropped.
 
-    ``query`` says of which query it is, empty where that is not told.
+    Where the manifest is ``damaged``, it is None, too. ``query`` says of which query it is, empty where that is not
+    told.
     """
 
     address: Address
     query: str
     savepoint: Savepoint | None
+    damaged: LogError | None = None
 
     @property
     def name(self) -> str:
@@ -43,7 +47,7 @@ class Standing:
 def standing(place: str) -> list[Standing]:
     """Return the savepoints in a place, or the one that it is; those of later epochs first.
 
-    Raises ``LogError`` for a damaged manifest, ``UnavailableError``.
+    Raises ``UnavailableError``.
     """
     root = address_of(place, what="the place of savepoints")
     own = _look(root)
@@ -65,10 +69,13 @@ def of_query(place: str, query: str) -> list[Standing]:
     return [each for each in standing(place) if each.query == query]
 
 
-def newest_at(place: str, query: str) -> float:
-    """Say when the newest of a query was made, in seconds since 1970; 0 where there is none. Raises as ``standing``."""
-    found = (each.savepoint for each in of_query(place, query))
-    return max((seconds_of(each.made) for each in found if each is not None), default=0.0)
+def newest_at(place: str, query: str, *, now: float) -> float:
+    """Say when the newest of a query was made, in seconds since 1970; 0 where there is none. Raises as ``standing``.
+
+    One of a clock that was ahead tells nothing: until its time has come, it would stand for all that are to be made.
+    """
+    found = (seconds_of(each.savepoint.made) for each in of_query(place, query) if each.savepoint is not None)
+    return max((at for at in found if at <= now + AHEAD_S), default=0.0)
 
 
 def some(place: str) -> list[Standing]:
@@ -77,7 +84,10 @@ def some(place: str) -> list[Standing]:
 
 
 def whole(place: str) -> list[tuple[Address, Savepoint]]:
-    """Return those in a place that are whole. Raises ``ConfigurationError`` where there is none."""
+    """Return those in a place that are whole. Raises ``ConfigurationError`` where there is none.
+
+    ``LogError`` where there are damaged ones alone.
+    """
     found = standing(place)
     return [(each.address, each.savepoint) for each in found if each.savepoint is not None] or _refuse(
         place, found
@@ -96,6 +106,9 @@ def the_one(place: str) -> tuple[Address, Savepoint]:
 
 
 def _refuse(place: str, begun: list[Standing]) -> NoReturn:
+    for each in begun:
+        if each.damaged is not None:
+            raise each.damaged
     folder = folder_of(address_of(place, what="the place of savepoints"))
     if folder is not None and not folder.exists():
         raise ConfigurationError(f"there is no folder {place}", next_step="name the place of savepoints")
@@ -168,8 +181,15 @@ def _drop_folders(folder: Path) -> None:
 def _look(address: Address) -> Standing | None:
     store = open_store(address)
     data = store.get(NAME)
+    damaged: LogError | None = None
     if data is not None:
-        savepoint = manifest.decode(data, where=store.where(NAME))
-        return Standing(address=address, query=savepoint.query, savepoint=savepoint)
+        try:
+            savepoint = manifest.decode(data, where=store.where(NAME))
+        except LogError as error:
+            damaged = error
+        else:
+            return Standing(address=address, query=savepoint.query, savepoint=savepoint)
     begun = store.get(BEGUN)
-    return None if begun is None else Standing(address=address, query=begun_of(begun), savepoint=None)
+    if begun is None and damaged is None:
+        return None
+    return Standing(address=address, query=begun_of(begun or b""), savepoint=None, damaged=damaged)

@@ -62,13 +62,15 @@ def sentence(path: str, found: Savepoint) -> str:
 
 def table(found: Sequence[Standing]) -> list[RenderableType]:
     """Return the savepoints that are whole as a table; nothing where there is none."""
+    from rich.text import Text
+
     shown = _table("savepoint", "epoch", "made", "files", "size", "state", "query")
     for each in found:
         if each.savepoint is not None:
             one = each.savepoint
             size = _size(one.bytes)
             shown.add_row(
-                one.name,
+                Text(one.name),
                 f"chk-{one.epoch}",
                 one.made.at,
                 str(len(one.files)),
@@ -82,6 +84,7 @@ def table(found: Sequence[Standing]) -> list[RenderableType]:
 def detail(path: str, found: Savepoint) -> list[RenderableType]:
     """Return one savepoint in full."""
     from rich.table import Table
+    from rich.text import Text
 
     facts = Table(show_header=False, box=None)
     for name, value in (
@@ -96,12 +99,12 @@ def detail(path: str, found: Savepoint) -> list[RenderableType]:
         ("files", f"{len(found.files)}, {_size(found.bytes)}"),
         *((f"source {number}", end) for number, end in enumerate(found.barrier)),
     ):
-        facts.add_row(name, value)
+        facts.add_row(name, Text(value))
     sinks = _table("sink", "target", "rows", "transactions", "outcomes")
     for each in found.sinks:
         sinks.add_row(
-            each.sink,
-            ", ".join(f"{key}={value}" for key, value in each.target.items()),
+            Text(each.sink),
+            Text(", ".join(f"{key}={value}" for key, value in each.target.items())),
             str(each.rows),
             str(len(each.transactions)),
             ", ".join(f"{count} {name}" for name, count in each.outcomes.items()),
@@ -123,7 +126,10 @@ def _table(*columns: str) -> Table:
 def _watermark(found: Savepoint) -> str:
     if not found.watermark_ms:
         return ""
-    at = datetime.fromtimestamp(found.watermark_ms / _MS, UTC)
+    try:
+        at = datetime.fromtimestamp(found.watermark_ms / _MS, UTC)
+    except (ValueError, OverflowError, OSError):  # of rows whose times are beyond the years that people count
+        return f"{found.watermark_ms} ms since 1970"
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -164,7 +164,7 @@ class Watched:
         from onceonly.savepoints import place as places
 
         try:
-            return places.newest_at(self.savepoints.place, self._query)
+            return places.newest_at(self.savepoints.place, self._query, now=time.time())
         except OnceonlyError as error:
             log.debug("Metrics: %s", error)
             return self._savepoint_at
