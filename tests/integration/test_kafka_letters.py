@@ -77,6 +77,9 @@ def gives_back(query: Query, values: list[bytes]) -> list[int]:
     context = replace(query.attempt(epoch=next(EPOCHS)), gives_back=True)
     transaction = query.sink.begin_transaction(context)
     refused = query.sink.write(transaction, pa.record_batch({"value": pa.array(values, pa.binary())}))
+    if len(refused) == len(values):
+        query.sink.discard(transaction)
+        return [each.row for each in refused]
     handle = query.sink.pre_commit(transaction)
     assert handle is not None
     query.commit(handle)
@@ -117,6 +120,26 @@ def test_what_is_given_back_is_not_in_the_topic_and_all_else_is(broker: Embedded
     query = limited(broker)
     assert gives_back(query, [b"a", b"b" * 2000, b"c"]) == [1]
     query.until_read("a", "c")
+
+
+def test_a_row_without_a_key_for_a_compacted_topic_is_given_back_or_refused_in_the_brokers_words(
+    broker: EmbeddedKafka,
+) -> None:
+    query = Query(broker)
+    query.topic = query.options["topic"] = f"{query.topic}-compacted"
+    broker.create_topic(query.topic, partitions=1, configs={"cleanup.policy": "compact"})
+    query.sink = type(query.sink)(query.options)
+    query.facts = dict(query.sink.check(query.context))
+
+    assert gives_back(query, [b"a"]) == [0]
+    attempt = query.sink.begin_transaction(query.attempt(epoch=next(EPOCHS)))
+    query.sink.write(attempt, pa.record_batch({"value": [b"a"]}))
+    with pytest.raises(
+        RecordRefusedError, match="ompacted topic cannot accept message without key"
+    ) as caught:
+        query.sink.pre_commit(attempt)
+    query.sink.discard(attempt)
+    assert "max.message.bytes" not in str(caught.value)
 
 
 class Lives:

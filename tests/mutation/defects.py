@@ -1500,8 +1500,8 @@ DEFECTS: Final = (
         group=KAFKA,
         what="Where nobody answers, a topic's limit that was known counts as none for a minute",
         file="sinks/kafka/records/refusals.py",
-        before="            except NotAnsweredError:\n                return limit\n",
-        after="            except NotAnsweredError:\n                limit = None\n",
+        before="            except NotAnsweredError:\n                return found\n",
+        after="            except NotAnsweredError:\n                found = None\n",
         tests=(
             "tests/unit/test_kafka_refusals.py::test_a_limit_that_nobody_tells_now_is_the_one_that_was_known",
         ),

@@ -163,6 +163,7 @@ class Broker:
                 SimpleNamespace(
                     index=place.index,
                     record_errors=[],
+                    error_message=None,
                     base_offset=100 + len(self.rows[place.index]),
                     error_code=_CODES[fault] if fault in _CODES else self._append(place.index, place.records),
                 )

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from tests.unit import unreadable
 
+from onceonly.errors import RecordRefusedError
 from onceonly.sinks.kafka.producers.delivery import Topics
 from onceonly.sinks.kafka.records import compression, record_batches, refusals
-from onceonly.sinks.kafka.records.columns import rows
+from onceonly.sinks.kafka.records.columns import rows, topic_codes
 from onceonly.sinks.kafka.records.refusals import Sieve, Told
 from onceonly.sinks.kafka.wire.answers import NotAnsweredError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -24,6 +29,10 @@ class Cluster:
 
     limits: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    compacted: tuple[str, ...] = ()
+
+    def is_compacted(self, topic: str, *, anew: bool = False) -> bool:
+        return topic in self.compacted
 
     def limit(self, topic: str, *, anew: bool = False) -> int | None:
         return self.limits.get(topic)
@@ -38,7 +47,7 @@ def part(
     topic: str | None = "t",
     most: int = 1 << 20,
     by: str = "none",
-    **told: dict[str, int],
+    **told: dict[str, int] | tuple[str, ...],
 ) -> tuple[list[bytes], list[tuple[int, str]]]:
     sieve = Sieve(topic, most, compression.codec(by, None), Cluster(**told))  # type: ignore[arg-type]
     taken, refused = sieve.part(pa.record_batch(columns))
@@ -113,6 +122,42 @@ def test_partitions_that_are_not_there_and_headers_without_a_key_are_refused() -
     assert refused == [(1, "NO_PARTITION"), (2, "NO_PARTITION"), (3, "BAD_HEADER")]
 
 
+def test_a_compacted_topic_takes_no_row_without_a_key() -> None:
+    columns = {"value": [b"0", b"1", b"2"], "key": [None, b"", None], "topic": ["c", "c", "d"]}
+    assert part(columns, topic=None, compacted=("c",)) == ([b"1", b"2"], [(0, "NO_KEY")])
+    assert part({"value": [b"0"]}, compacted=("t",)) == ([], [(0, "NO_KEY")])
+
+
+def test_that_a_topic_is_compacted_is_asked_for_anew_before_a_row_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policies = ["compact,delete", "delete", "delete"]
+    told: dict[str, Callable[[], str | None]] = {"cleanup.policy": lambda: policies.pop(0)}
+    monkeypatch.setattr(refusals, "topic_setting", lambda _, __, name: told.get(name, lambda: None)())
+    sieve = Sieve("t", 1000, record_batches.PLAIN, Told(None))  # type: ignore[arg-type]
+    batch = pa.record_batch({"value": [b"a"]})
+
+    assert sieve.part(batch) == (batch, [])
+    assert sieve.part(batch) == (batch, [])
+    assert policies == ["delete"], "not once a batch"
+
+
+def test_texts_that_are_no_utf8_are_refused_as_topics_and_told_as_keys_of_headers() -> None:
+    texts = unreadable.COLUMNS["a text"][1]
+    pairs = pa.StructArray.from_arrays([texts, pa.array([b"1", b"2"])], fields=list(HEADERS.value_type))
+    headers = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pairs)
+    columns = {"value": [b"0", b"1"], "topic": texts, "headers": headers}
+
+    assert part(columns, topic=None) == ([b"0"], [(1, "BAD_TOPIC")])
+    assert part(columns, topic="t") == ([b"0", b"1"], [])
+    with pytest.raises(RecordRefusedError, match="no name of a topic"):
+        topic_codes(pa.record_batch(columns), 0)
+    assert [row[4] for row in rows(pa.record_batch(columns), "t", 0)] == [
+        [("fine", b"1")],
+        [("\ufffd\ufffd", b"2")],
+    ]
+
+
 def test_what_is_left_is_what_the_producers_read() -> None:
     columns = {"value": [b"a", b"b"], "topic": ["t", None]}
     sieve = Sieve(None, 100, record_batches.PLAIN, Cluster())  # type: ignore[arg-type]
@@ -136,6 +181,7 @@ def test_no_row_is_refused_by_what_the_topic_was_a_moment_ago(monkeypatch: pytes
         return limits[-1]
 
     monkeypatch.setattr(refusals, "limit_of", limit_of)
+    monkeypatch.setattr(refusals, "takes_keys_only", lambda *_: False)
     monkeypatch.setattr(Topics, "leaders", leaders)
     sieve = Sieve("t", 1000, record_batches.PLAIN, Told(None))  # type: ignore[arg-type]
     batch = pa.record_batch(

@@ -176,7 +176,12 @@ class PlainWrite:
 
     def _raise_failure(self, failure: Failure) -> NoReturn:
         error = failure.error
-        if meaning(error.code()) in {Meaning.TOO_LARGE, Meaning.REFUSED}:
+        if meaning(error.code()) is Meaning.REFUSED:
+            raise RecordRefusedError(
+                f"{self.name}: a row of {failure.row_bytes or 0} bytes is refused ({error.str()}).",
+                next_step="mend the row as the broker says; a compacted topic takes rows with a key only",
+            )
+        if meaning(error.code()) is Meaning.TOO_LARGE:
             self._refuse_row(failure)
         # What only a person can mend is not for a restart.
         self._refuse_forbidden(error.code())
@@ -186,8 +191,7 @@ class PlainWrite:
         )
 
     def _refuse_row(self, failure: Failure) -> NoReturn:
-        is_size = meaning(failure.error.code()) is Meaning.TOO_LARGE
-        if is_size and self._sieve is not None and (lowered := self._reach.told.lowered()):
+        if self._sieve is not None and (lowered := self._reach.told.lowered()):
             raise WriteFailedError(
                 f"{self.name}: a row or its batch is refused ({failure.error.str()}): max.message.bytes of topic "
                 f"{', '.join(lowered)} was lowered a moment ago.",
@@ -207,7 +211,7 @@ class PlainWrite:
         # As it is stored, alone in a batch, where it has no headers.
         stored = size + RECORD_BYTES_MAX + EMPTY_BATCH_BYTES
         is_the_row = failure.is_alone or size > ours or stored > (limit or batch_bytes // 2)
-        if is_the_row or meaning(failure.error.code()) is Meaning.REFUSED:
+        if is_the_row:
             raise RecordRefusedError(
                 f"{self.name}: a row of {size} bytes is refused ({failure.error.str()}); the limits are "
                 f"kafka.max.request.size, {ours}, and max.message.bytes of the topic, {of_topic}, which counts "

@@ -336,7 +336,7 @@ class Delivery:
         elif found in {Meaning.LATER, Meaning.ELSEWHERE}:
             self._put_off(queue, code)
         else:
-            self._fail(queue, code, [each.batch_index for each in answer.record_errors or ()])
+            self._fail(queue, code, answer)
 
     def _put_off(self, queue: Queue, code: int | None = None) -> None:
         """Send its batch again a moment later, to whoever leads then."""
@@ -348,15 +348,20 @@ class Delivery:
         queue.not_before = time.monotonic() + queue.pause_s * random.uniform(0.5, 1)  # noqa: S311  to spread load
         queue.pause_s = min(queue.pause_s * 2, _PAUSE_S_MAX)
 
-    def _fail(self, queue: Queue, code: int, places: Sequence[int] = ()) -> None:
+    def _fail(self, queue: Queue, code: int, answer: Any = None) -> None:  # noqa: ANN401  kafka-python is untyped
         if self.failure is not None:
             return
         batch = queue.waiting[0]
+        wrong = (answer is not None and answer.record_errors) or ()
+        places = [each.batch_index for each in wrong]
+        # Why, in the broker's words; brokers before 2.4 have none.
+        words = [each.batch_index_error_message for each in wrong]
+        said = next(filter(None, [*words, answer.error_message if answer is not None else None]), None)
         size = None
         if places or batch.count == 1:
             key, value, headers = _rows(batch)[places[0] if places else 0]
             size = columns.size((queue.topic, value, key, queue.partition, headers))
-        error = import_confluent().KafkaError(code, fatal=meaning(code) is Meaning.ENDED)
+        error = import_confluent().KafkaError(code, said, fatal=meaning(code) is Meaning.ENDED)
         self.failure = Failure(error, size, is_alone=batch.count == 1)
 
 

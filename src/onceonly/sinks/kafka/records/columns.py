@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.rows.json_rows import values
 from onceonly.sinks.kafka.records.fields import Fields, spelled
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def rows(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[Row]:
     Raises ``RecordRefusedError`` for a row without a topic or with a header without a key.
     """
     count = batch.num_rows
-    values = _bytes(batch, "value")
+    contents = _bytes(batch, "value")
     keys = _bytes(batch, "key") if "key" in batch.schema.names else [None] * count
     topics = [topic] * count if topic is not None else _topics(batch, first)
     for name in set(topics):
@@ -90,7 +91,7 @@ def rows(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[Row]:
     headers: list[Headers] = [None] * count
     if "headers" in batch.schema.names:
         headers = [_headers(row, first + index) for index, row in enumerate(_column(batch, "headers"))]
-    return zip(topics, values, keys, partitions, headers, strict=True)
+    return zip(topics, contents, keys, partitions, headers, strict=True)
 
 
 def fields(batches: Sequence[pa.RecordBatch], first: int) -> Fields:
@@ -132,7 +133,7 @@ def topic_codes(batch: pa.RecordBatch, first: int) -> tuple[list[str], Any]:
     if column.null_count:
         raise _without_topic(column.is_null().to_pylist().index(True) + first)
     coded = column.dictionary_encode()
-    names = coded.dictionary.to_pylist()
+    names = values(coded.dictionary)
     for name in names:
         check_topic(name)
     return names, coded.indices.to_numpy()
@@ -173,7 +174,8 @@ def size(row: Row) -> int:
 
 
 def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
-    return list(batch.column(batch.schema.get_field_index(name)).to_pylist())
+    # A header's key that is no UTF-8 has a sign in place of each wrong byte, as Spark's own sink writes it.
+    return values(batch.column(batch.schema.get_field_index(name)))
 
 
 def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None]:

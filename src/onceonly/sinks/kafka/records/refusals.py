@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onceonly.ports import Refused
+from onceonly.rows.json_rows import values
 from onceonly.sinks.kafka.producers.confluent import import_confluent
 from onceonly.sinks.kafka.producers.delivery import Topics
 from onceonly.sinks.kafka.records import columns, compression, record_batches
@@ -17,7 +18,7 @@ from onceonly.sinks.kafka.records.fields import RECORD_BYTES_MAX
 from onceonly.sinks.kafka.wire.answers import UNKNOWN_TOPIC, NotAnsweredError, PutOffError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     import pyarrow as pa
@@ -57,7 +58,11 @@ class Sieve:
         if len(places):
             fields = columns.fields([some], 0)
             for topic, rows in columns.by_topic(some, self._topic, 0, len(places)):
-                for found in (*self._of_partitions(some, topic, rows), *self._of_sizes(fields, topic, rows)):
+                for found in (
+                    *self._of_partitions(some, topic, rows),
+                    *self._of_keys(fields, topic, rows),
+                    *self._of_sizes(fields, topic, rows),
+                ):
                     row = int(places[found.row])
                     refused.setdefault(row, replace(found, row=row))
         if not refused:
@@ -68,13 +73,11 @@ class Sieve:
     def _of_topics(self, batch: pa.RecordBatch) -> Iterator[Refused]:
         if self._topic is not None:
             return
-        column = batch.column(batch.schema.get_field_index("topic")).dictionary_encode()
-        wrong = {
-            name for name in column.dictionary.to_pylist() if name is not None and not columns.is_topic(name)
-        }
+        column = batch.column(batch.schema.get_field_index("topic"))
+        wrong = {name for name in values(column.unique()) if name is not None and not columns.is_topic(name)}
         if not wrong and not column.null_count:
             return
-        for row, name in enumerate(column.to_pylist()):
+        for row, name in enumerate(values(column)):
             if name is None:
                 yield Refused(
                     row=row,
@@ -107,6 +110,21 @@ class Sieve:
                 code="NO_PARTITION",
                 why=f"topic {topic} has no partition {batch.column('partition')[int(row)].as_py()}{has}",
                 next_step="correct the column 'partition', or leave it null, so that the key chooses",
+            )
+
+    def _of_keys(self, fields: Fields, topic: str, rows: Numbers) -> Iterator[Refused]:
+        without = rows if fields.keys is None else rows[fields.keys.lengths[rows] < 0]
+        # What was asked a while ago is no proof.
+        if not len(without) or not (
+            self._about.is_compacted(topic) and self._about.is_compacted(topic, anew=True)
+        ):
+            return
+        for row in without:
+            yield Refused(
+                row=int(row),
+                code="NO_KEY",
+                why=f"it has no key, and topic {topic} is compacted (cleanup.policy), which takes no such row",
+                next_step="fill the column 'key'",
             )
 
     def _of_sizes(self, fields: Fields, topic: str, rows: Numbers) -> Iterator[Refused]:
@@ -145,6 +163,7 @@ class Told:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._limits: dict[str, tuple[float, int | None]] = {}
+        self._compacted: dict[str, tuple[float, int | None]] = {}
         self._topics = Topics(admin, _AGE_S)
 
     def limit(self, topic: str, *, anew: bool = False) -> int | None:
@@ -152,15 +171,29 @@ class Told:
 
         Where nobody answers now, it is the one before, and the next one who needs it asks again.
         """
-        asked, limit = self._limits.get(topic, (-_AGE_S, None))
+        return self._told(self._limits, limit_of, topic, anew=anew)
+
+    def is_compacted(self, topic: str, *, anew: bool = False) -> bool:
+        """Say whether a topic takes rows with keys only; not where this user may not see it. Else as ``limit``."""
+        return bool(self._told(self._compacted, takes_keys_only, topic, anew=anew))
+
+    def _told(
+        self,
+        known: dict[str, tuple[float, int | None]],
+        ask: Callable[[Admin, str], int | None],
+        topic: str,
+        *,
+        anew: bool,
+    ) -> int | None:
+        asked, found = known.get(topic, (-_AGE_S, None))
         now = time.monotonic()
         if anew or now - asked >= _AGE_S:
             try:
-                limit = limit_of(self._admin, topic)
+                found = ask(self._admin, topic)
             except NotAnsweredError:
-                return limit
-            self._limits[topic] = now, limit
-        return limit
+                return found
+            known[topic] = now, found
+        return found
 
     def lowered(self) -> list[str]:
         """Ask anew for each limit that is known; name the topics whose limit has become smaller."""
@@ -185,7 +218,7 @@ def _of_headers(batch: pa.RecordBatch) -> Iterator[Refused]:
     index = batch.schema.get_field_index("headers")
     if index < 0 or batch.column(index).null_count == batch.num_rows:
         return
-    for row, entries in enumerate(batch.column(index).to_pylist()):
+    for row, entries in enumerate(values(batch.column(index))):
         if any(entry is None or entry["key"] is None for entry in entries or ()):
             yield Refused(
                 row=row,
@@ -209,6 +242,12 @@ def limit_of(admin: Admin, topic: str) -> int | None:
     """Return ``max.message.bytes`` of a topic; None where this user may not see it. Raises ``NotAnsweredError``."""
     told = topic_setting(admin, topic, "max.message.bytes")
     return int(told) if told else None
+
+
+def takes_keys_only(admin: Admin, topic: str) -> bool | None:
+    """Say whether a topic is compacted; None where this user may not see it. Raises ``NotAnsweredError``."""
+    told = topic_setting(admin, topic, "cleanup.policy")
+    return None if told is None else "compact" in told.split(",")
 
 
 def topic_setting(admin: Admin, topic: str, name: str) -> str | None:
