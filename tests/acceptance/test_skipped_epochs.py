@@ -11,6 +11,7 @@ import onceonly
 import ways
 from onceonly import errors
 from onceonly.log.opening import look
+from onceonly.spark import kept_back
 from ways import WAIT_S
 
 if TYPE_CHECKING:
@@ -91,8 +92,25 @@ def test_a_function_that_returned_early_is_mended_and_goes_on_without_work_by_ha
 
 
 @BY_FOREACH
-def test_epochs_whose_errors_a_function_kept_back_are_not_lost_in_silence(way: Way) -> None:
-    wrong: dict[str, Any] = {"only": "id,name"}  # the sink's check refuses the columns
+def test_an_error_that_a_function_kept_back_stops_the_query_before_spark_notes_the_epoch(way: Way) -> None:
+    query = by(
+        way, way.source(rows=20), keeps_errors=True, only="id,name"
+    )  # the sink's check refuses the columns
+    with pytest.raises(Exception, match="ONCEONLY:CONFIGURATION"):
+        query.awaitTermination(WAIT_S)
+    assert list((way.folder / "q" / "checkpoint" / "commits").glob("[0-9]*")) == []
+
+    assert by(way, way.source(rows=40), keeps_errors=True).awaitTermination(WAIT_S)
+    assert way.exactly(40)
+
+
+@BY_FOREACH
+def test_epochs_whose_errors_a_function_kept_back_are_not_lost_in_silence(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As in a session that has not called onceonly.register.
+    monkeypatch.setattr(kept_back, "note", lambda *_: None)
+    wrong: dict[str, Any] = {"only": "id,name"}
     assert by(way, way.source(rows=20), keeps_errors=True, **wrong, **ADOPT).awaitTermination(WAIT_S)
     assert way.ids() == []
 

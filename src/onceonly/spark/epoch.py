@@ -20,7 +20,7 @@ from onceonly.settings import savepoints
 from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN
 from onceonly.settings.telemetry import LOCAL, TelemetrySettings
-from onceonly.spark import connect, lag, reporting, spans
+from onceonly.spark import connect, kept_back, lag, reporting, spans
 from onceonly.spark.application import application
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
@@ -142,6 +142,10 @@ class Epoch:
     """One try at an epoch. Driver's Python, in Spark's callback thread; use it as a context manager."""
 
     def __init__(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
+        with kept_back.noting(df):
+            self._begin(df, batch_id, settings)
+
+    def _begin(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
         connect.refuse_function(df.sparkSession)
         lag.note(settings)
         self._df = df
@@ -212,13 +216,20 @@ class Epoch:
     ) -> None:
         _open.remove(self)
         try:
-            if error is None:
+            if error is not None:
+                kept_back.note(self._df, error)
+            else:
                 self.carry_out()
         finally:
             self._release()
 
     def carry_out(self) -> None:
         """Plan, run the tasks of every write, decide. Raises a typed error; the query's restart resolves the epoch."""
+        with kept_back.noting(self._df):
+            self._carry_out()
+        kept_back.forget(self._df)
+
+    def _carry_out(self) -> None:
         self._require_alone()
         if len(self._writes) < 2:  # noqa: PLR2004  what is read once need not be kept
             self._release()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import ConfigurationError
 from onceonly.settings.query import CHECKPOINT, no_checkpoint
 from onceonly.settings.registry import find, load, settings_of
+from onceonly.spark import kept_back
 from onceonly.spark.asked import take_partition_by
 from onceonly.spark.epoch import Epoch
 from onceonly.spark.running import session_checkpoint
@@ -62,9 +63,10 @@ class ForeachBatch:
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write the epoch. Raises a typed error; the query fails then, and its restart resolves the epoch."""
-        epoch = Epoch(df, batch_id, self._query or self._by_session(df))
-        epoch.add(df, self.settings.name, self)
-        epoch.carry_out()
+        with kept_back.noting(df):
+            epoch = Epoch(df, batch_id, self._query or self._by_session(df))
+            epoch.add(df, self.settings.name, self)
+            epoch.carry_out()
 
     def _by_session(self, df: DataFrame) -> QuerySettings:
         location = session_checkpoint(df)

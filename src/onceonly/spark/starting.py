@@ -5,6 +5,7 @@ of ours if it writes by a format of ours, or if its checkpoint holds our log. Th
 a query, and Spark does not tell them of a start; so a query by a format of ours carries one option more, drawn for each
 start: what was found out in the start before is then found out again. It begins with where this process answers them.
 Where PySpark has no writer for formats, a query by one of ours becomes one by ``foreachBatch`` here, with its options.
+A function for ``foreachBatch`` is wrapped, too, so that it keeps back no error (``kept_back``).
 The wrapping is done once in a process, by ``register``.
 """
 
@@ -25,7 +26,7 @@ from onceonly.log.place import FOLDER, home_of
 from onceonly.settings.query import CHECKPOINT, COMMIT_TIMEOUT, REPORT, START, parse_query, with_checkpoint
 from onceonly.settings.savepoints import OPTIONS as SAVEPOINTS
 from onceonly.settings.telemetry import NAMES
-from onceonly.spark import lag, reporting, spans
+from onceonly.spark import kept_back, lag, reporting, spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 from onceonly.spark.noted import forget, remember
 from onceonly.spark.versions import has_formats
@@ -79,7 +80,8 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
     writer.format = noting(writer.format, lambda source: {_FORMAT: source})
     # The later of the two is what Spark writes by.
     writer.foreachBatch = noting(
-        writer.foreachBatch, lambda func: {_FORMAT: "", _OURS: _is_ours(func) or None, **lag.options_of(func)}
+        _guarding(writer.foreachBatch),
+        lambda func: {_FORMAT: "", _OURS: _is_ours(func) or None, **lag.options_of(func)},
     )
     writer.queryName = noting(writer.queryName, lambda queryName: {_NAME: queryName})  # noqa: N803  PySpark's
     real_start = writer.start
@@ -114,6 +116,17 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
         return real_start(self, **given)
 
     writer.start = start
+
+
+def _guarding(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Let functions of the user's keep no error of an epoch back."""
+
+    @functools.wraps(real)
+    def wrapped(self: Any, func: Any) -> Any:  # noqa: ANN401  as PySpark's
+        is_users = callable(func) and not _is_ours(func)
+        return real(self, kept_back.guarded(func) if is_users else func)
+
+    return wrapped
 
 
 def _note(writer: Any, read: Callable[[], Mapping[str, object]]) -> None:  # noqa: ANN401  PySpark's

@@ -1,0 +1,76 @@
+"""The error by which an epoch failed, and which a user's foreachBatch function has caught. Driver's Python.
+
+When such a function returns, Spark notes the epoch as done, and nobody would write its rows any more. So an error that
+was not followed by a try that went well is raised once more at the end of the call, and the epoch is run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from typing import TYPE_CHECKING, Any
+
+from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger("onceonly")
+
+# By the query and the epoch that Spark runs.
+_failed: dict[tuple[str, str], BaseException] = {}
+
+
+@contextlib.contextmanager
+def noting(df: DataFrame) -> Iterator[None]:
+    """Note by which error the epoch of a frame fails, if it does; it goes on to whoever called."""
+    try:
+        yield
+    except BaseException as error:  # an interrupt, too, may be caught
+        note(df, error)
+        raise
+
+
+def note(df: DataFrame, error: BaseException) -> None:
+    """Note an error of the epoch whose frame this is."""
+    _failed[_key(df)] = error
+
+
+def forget(df: DataFrame) -> None:
+    """Note that the epoch was written."""
+    if _failed:
+        _failed.pop(_key(df), None)
+
+
+def guarded(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame, int], Any]:
+    """Return a foreachBatch function that raises at its end what it has kept back of an epoch of ours."""
+
+    @functools.wraps(function, updated=())
+    def call(df: DataFrame, batch_id: int) -> Any:  # noqa: ANN401  Spark looks at nothing that it gives
+        try:
+            given = function(df, batch_id)
+        except BaseException:
+            forget(df)
+            raise
+        error = _failed.pop(_key(df), None) if _failed else None
+        if error is not None:
+            log.warning(
+                "chk-%s: the foreachBatch function caught this error, and it is raised all the same: Spark would note "
+                "the epoch as done, without its rows. Let it through, or write the epoch in another try: %s",
+                batch_id,
+                error,
+            )
+            raise error
+        return given
+
+    return call
+
+
+def _key(df: DataFrame) -> tuple[str, str]:
+    with contextlib.suppress(Exception):  # Spark Connect has no context
+        context = df.sparkSession.sparkContext
+        return context.getLocalProperty(QUERY_PROPERTY) or "", context.getLocalProperty(EPOCH_PROPERTY) or ""
+    return "", ""
