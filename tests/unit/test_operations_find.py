@@ -11,10 +11,11 @@ from tests.unit.hdfs_double import HdfsDouble, serve
 from tests.unit.operator_bench import QUERY, QueryCoordinator, Ran, run
 from tests.unit.store_bench import told
 
+from onceonly import savepoints
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
 from onceonly.log.files import VERSION
 from onceonly.operations import search as module
-from onceonly.operations.find import find
+from onceonly.operations.find import find, the_one
 
 
 def problems(path: Path) -> list[str]:
@@ -53,6 +54,13 @@ def test_a_checkpoint_of_sparks_alone_is_foreign(tmp_path: Path) -> None:
     (problem,) = find(str(tmp_path)).problems
     assert problem.foreign
     assert problem.error.what.endswith("has no decision log: another sink writes there")
+
+
+def test_the_files_of_a_savepoint_are_no_checkpoint(tmp_path: Path) -> None:
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    coordinator.complete(0)
+    savepoints.create(str(coordinator.path), str(tmp_path / "place"))
+    assert the_one(tmp_path).path == str(coordinator.path)
 
 
 def test_a_query_that_is_starting_is_not_taken_for_one_of_another_sink(tmp_path: Path) -> None:

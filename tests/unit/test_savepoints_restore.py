@@ -163,6 +163,21 @@ def test_what_ran_where_it_is_restored_to_and_is_gone_cannot_be_told(
     assert told["query"] != QUERY
 
 
+def test_what_was_restored_under_another_id_is_no_move_of_the_former(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    """The error of a start there names accept-move: with it, both would write what was decided since."""
+    query.complete(4)
+    assert restore(place, tmp_path / "to", "--output", "again")[0] == 0
+    done = run("checkpoints", "accept-move", query.path, "--yes")
+    assert (done.returncode, "was restored from a savepoint to" in done.stderr) == (1, True)
+    with pytest.raises(CheckpointMovedError):
+        open_log(str(query.path), query=QUERY, create=True)
+    # Who wants the former back takes the other one away.
+    shutil.rmtree(tmp_path / "to")
+    assert run("checkpoints", "accept-move", query.path, "--yes").returncode == 0
+
+
 def test_of_two_that_restore_it_to_two_places_at_once_one_does(
     query: QueryCoordinator, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

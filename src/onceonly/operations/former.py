@@ -157,6 +157,17 @@ def refuse_if_alive(checkpoint: Checkpoint, *, force: bool) -> None:
     settle.refuse_if_alive(checkpoint, force=force)
 
 
+def was_restored(checkpoint: Checkpoint) -> bool:
+    """Say whether a checkpoint's query was restored elsewhere, and nobody has gone on here since. Reads only."""
+    newest = checkpoint.log.newest()
+    chain = checkpoint.log.chain(newest) if newest is not None else ()
+    return bool(chain) and _is_claim(chain[-1])
+
+
+def _is_claim(link: Link) -> bool:
+    return link.kind is LinkKind.ABORT and link.reason == RESTORED
+
+
 def claim(checkpoint: Checkpoint) -> None:
     """Put a claim after all that stands, so that whoever runs there decides nothing more. Idempotent.
 
@@ -170,7 +181,7 @@ def claim(checkpoint: Checkpoint) -> None:
         if newest is None or not chain:
             return  # nobody has begun an epoch
         last = chain[-1]
-        if last.kind is LinkKind.ABORT and last.reason == RESTORED:
+        if _is_claim(last):
             return
         if last.kind is not LinkKind.ABORT and log.receipt(newest) is None:
             beyond(checkpoint, newest - 1)  # says so

@@ -11,6 +11,7 @@ from onceonly.errors import CheckpointMovedError, ConfigurationError, OnceonlyEr
 from onceonly.log import identity
 from onceonly.log.opening import accept_move
 from onceonly.log.place import log_store
+from onceonly.operations.former import was_restored
 from onceonly.operations.settle import refuse_if_alive
 from onceonly.stores.address import Kind, parse
 from onceonly.stores.opened import folder_of
@@ -33,8 +34,8 @@ def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
     """See that this is a move: nobody works here, and the former place no longer has this log.
 
     A folder is looked at on this machine only, a store wherever it is. Raises ``ConfigurationError`` (it is at home; a
-    run is alive), ``CheckpointMovedError`` (it is a copy), ``UnavailableError`` (the former place cannot be looked at,
-    or the folder around it is not there either, and ``force`` is not given).
+    run is alive), ``CheckpointMovedError`` (it is a copy, or was restored elsewhere), ``UnavailableError`` (the former
+    place cannot be looked at, or the folder around it is not there either, and ``force`` is not given).
     """
     if checkpoint.moved is None:
         raise ConfigurationError(
@@ -57,7 +58,9 @@ def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
         )
     try:
         _refuse_stranger(former, parse(checkpoint.location))
-        is_copy = _is_copy(checkpoint, log_store(checkpoint.home))
+        there = log_store(checkpoint.home)
+        is_copy = _is_copy(checkpoint, there)
+        goes_on = not is_copy and was_restored(checkpoint) and identity.read(there) is not None
     except OnceonlyError as error:
         if force:
             return
@@ -70,6 +73,12 @@ def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
         raise CheckpointMovedError(
             f"{checkpoint.path} is a copy: the same decision log is still at {former.shown}",
             next_step="use one of the two and remove the other; after that, run this again if need be",
+        )
+    if goes_on:
+        raise CheckpointMovedError(
+            f"{checkpoint.path} has not moved: its query was restored from a savepoint to {former.shown}, and goes on "
+            "there under an id of its own, so both would write the same rows",
+            next_step="start the job there; or remove that checkpoint, see to what it has written, and run this again",
         )
 
 

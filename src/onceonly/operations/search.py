@@ -1,4 +1,7 @@
-"""Looking for checkpoints below an address, breadth first; nothing is looked for inside of one. Reads only."""
+"""Looking for checkpoints below an address, breadth first; nothing is looked for inside of one. Reads only.
+
+Nor in a savepoint, which holds the files of one and is none.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING
 from onceonly import background
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
 from onceonly.log import files, identity
+from onceonly.savepoints.manifest import BEGUN, FILES, NAME
 from onceonly.stores.address import Address, Kind
 from onceonly.stores.opened import folder_of, open_store
 
@@ -27,6 +31,7 @@ AT_ONCE = 16
 """How many of them are asked for at the same time."""
 # What Spark's MicroBatchExecution and its predecessors put into a checkpoint.
 _SPARK = ("offsets", "commits")
+_OF_SAVEPOINTS = (NAME, BEGUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ def _in_folder(root: Path) -> Iterator[Address | Problem]:
                 yield Address(kind=Kind.FOLDER, path=str(folder))
             elif "metadata" in names and names.intersection(_SPARK):
                 yield _foreign(str(folder), noted=_has_noted(folder))
-            else:
+            elif names.isdisjoint(_OF_SAVEPOINTS):
                 below += [
                     Path(entry.path)
                     for entry in entries
@@ -101,7 +106,7 @@ def _on_store(root: Address) -> Iterator[Address | Problem]:
 
 
 def _look(place: Address) -> Address | Problem | list[Address]:
-    """Say what one folder of a store is: a checkpoint, or folders that are worth a look. One request, seldom three."""
+    """Say what one folder of a store is: a checkpoint, or folders that are worth a look. One request, seldom more."""
     try:
         store = open_store(place)
         names = store.list_folders("")
@@ -111,6 +116,8 @@ def _look(place: Address) -> Address | Problem | list[Address]:
         if is_sparks and store.get("metadata") is not None:
             noted = (name.rpartition("/")[2] for name in store.list_names("commits/"))
             return _foreign(place.shown, noted=_is_noted(noted))
+        if FILES.rstrip("/") in names and any(store.get(each) is not None for each in _OF_SAVEPOINTS):
+            return []
     except OnceonlyError as error:
         return Problem(place.shown, error)
     return [place.below(name) for name in sorted(names) if _is_worth_a_look(name)]
