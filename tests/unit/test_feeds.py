@@ -154,6 +154,45 @@ def test_a_line_that_is_no_json_is_kept_once(lives: Callable[..., Life]) -> None
         assert [str(row["id"])[:5] for row in life.rows()] == ["1", "none:", "none:", "none:", "2"]
 
 
+def test_no_line_of_json_keeps_a_feed_from_going_on(lives: Callable[..., Life]) -> None:
+    """An id that no text can hold, one that is empty, twice, and JSON that is too deep to be read."""
+    odd = [b'{"id": "\\ud800"}\n', b'{"id": "", "a": 1}\n', b'{"id": "", "a": 2}\n']
+    odd += [b'{"id": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"]
+    with ScriptedServer([LINES, line(1), *odd, line(2), STALL], http=True) as server:
+        life = lives("http", server, id="id", resume="header:Last-Event-ID")
+        assert life.values(6) == [each.strip() for each in (line(1), *odd, line(2))]
+        assert [str(row["id"])[:5] for row in life.rows()] == ["1", *["none:"] * 4, "2"]
+
+
+def test_lines_without_an_id_that_are_alike_are_all_kept_and_none_twice(lives: Callable[..., Life]) -> None:
+    broken = [LINES, line(1), b"{oh\n", b"{oh\n", WAIT]
+    with ScriptedServer(broken, [LINES, *broken[2:4], b"{oh\n", line(2), STALL], http=True) as server:
+        life = lives("http", server, id="id", resume="header:Last-Event-ID")
+        assert life.values(5) == [line(1).strip(), *[b"{oh"] * 3, line(2).strip()]
+
+
+def test_a_last_line_that_is_whole_needs_no_end(lives: Callable[..., Life]) -> None:
+    """As of a server that joins its lines; what is cut off is no JSON object."""
+    second = [LINES, line(3), line(4)[:-3]]
+    with ScriptedServer([LINES, line(1), line(2).strip()], second, [LINES, STALL], http=True) as server:
+        life = lives("http", server, id="id", resume="header:Last-Event-ID")
+        assert life.values(3) == [line(each).strip() for each in (1, 2, 3)]
+        until(lambda: len(server.requests) == 3)
+    assert "last-event-id: 2\r\n" in server.requests[1]
+    assert "last-event-id: 3\r\n" in server.requests[2]
+
+
+def test_an_id_goes_into_a_header_as_it_is_or_is_refused(lives: Callable[..., Life], tmp_path: Path) -> None:
+    with ScriptedServer([LINES, '{"id": "ü中"}\n'.encode()], [LINES, line(2), STALL], http=True) as server:
+        lives("http", server, id="id", resume="header:Last-Event-ID").values(2)
+    assert "last-event-id: ü中\r\n" in server.requests[1]
+    with ScriptedServer([LINES, b'{"id": "a\\nb"}\n'], http=True) as server:
+        other = str(tmp_path / "other")
+        error = lives("http", server, id="id", resume="header:Last-Event-ID", journal=other).error()
+    assert isinstance(error, ConfigurationError)
+    assert r"the id 'a\nb', after which the server is to go on, does not fit" in str(error)
+
+
 def test_events_go_on_after_the_last_whole_one(lives: Callable[..., Life]) -> None:
     first = [
         EVENTS,
@@ -180,6 +219,23 @@ def test_events_without_an_id_are_all_kept_at_most_once_and_refused_exactly_once
         error = lives(
             "http", server, resume="header:Last-Event-ID", journal=str(tmp_path / "exactly")
         ).error()
+    assert "an event without an id of its own" in str(error)
+
+
+def test_events_without_an_id_that_come_again_are_left_out(lives: Callable[..., Life]) -> None:
+    nameless = b"data: x\n\ndata: x\n\n"
+    with ScriptedServer(
+        [EVENTS, event(1), nameless, WAIT], [EVENTS, nameless, event(2), STALL], http=True
+    ) as server:
+        options = {"resume": "header:Last-Event-ID", "onceonly_guarantee": "at-most-once"}
+        life = lives("http", server, **options)
+        until(lambda: b"row 2" in [row["value"] for row in life.rows()])
+        assert life.values(4) == [b"row 1", b"x", b"x", b"row 2"]
+
+
+def test_an_event_whose_id_is_empty_has_none(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([EVENTS, event(1), b"id:\ndata: x\n\n", STALL], http=True) as server:
+        error = lives("http", server, resume="header:Last-Event-ID").error()
     assert "an event without an id of its own" in str(error)
 
 
@@ -258,6 +314,16 @@ def test_headers_are_sent_and_secrets_are_not_shown(lives: Callable[..., Life]) 
         ("http", {"url": "ftp://h"}, "no address of http or https"),
         ("http", {"url": "http://h", "resume": "header"}, "must be header:NAME, query:NAME or none"),
         ("http", {"url": "http://h", "onceonly.guarantee": "exactly-once"}, "without resume"),
+        (
+            "http",
+            {"url": "http://h", "header.My Key": "pw"},
+            "option header.My Key of onceonly.http names no header",
+        ),
+        (
+            "http",
+            {"url": "http://h", "header.Key": "pw\npw"},
+            "option header.Key of onceonly.http has a line end",
+        ),
         ("rabbitmq", {"uri": "http://me:pw@h", "queue": "q"}, "it is not shown"),
         ("rabbitmq", {"uri": "amqp://h", "queue": "q", "prefetch": "0"}, "from 1 to 65535"),
         (

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, UnavailableError
 from onceonly.model import Guarantee
-from onceonly.sources.http.events import Events
-from onceonly.sources.http.options import DECLARED, HEADER, Resume, headers_of, id_of
-from onceonly.sources.journal.feeds import Batch, FeedBrokenError, Gather, Lines, guarantee_of
-from onceonly.sources.journal.segments import hash_of
+from onceonly.sources.http.options import DECLARED, HEADER, Resume, headers_of
+from onceonly.sources.http.rows import Events, Lines
+from onceonly.sources.journal.feeds import Batch, FeedBrokenError, Gather, guarantee_of
+from onceonly.sources.journal.feeds import Lines as Cut
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Mapping
@@ -83,8 +83,8 @@ class HttpFeed:
         self, loop: asyncio.AbstractEventLoop, chunks: AsyncGenerator[Any, None], mark: str | None
     ) -> Generator[Batch | None, None, None]:
         gather = Gather(self.columns, self._limits)
-        lines = Lines(self._limits.segment_bytes, self.of)
-        read: _Lines | _Events | None = None
+        lines = Cut(self._limits.segment_bytes, self.of)
+        read: Lines | Events | None = None
         broken: FeedBrokenError | OnceonlyError | None = None
         with _Waiting(loop, chunks) as waiting:
             while broken is None:
@@ -98,36 +98,38 @@ class HttpFeed:
                             read.take(line, gather)
                 except (FeedBrokenError, OnceonlyError) as error:
                     broken = error
+                    _end(read, error, lines.rest, gather)
                 if gather and (gather.is_due or broken is not None):
                     yield gather.take(read.last if read is not None and self._resume else None)
                 elif gather.is_idle and read is not None:
                     yield None  # not while it connects: the feed has not said yet that there is nothing
-        if isinstance(broken, FeedBrokenError) and isinstance(read, _Events):
+        if isinstance(broken, FeedBrokenError) and isinstance(read, Events):
             broken.wait_s = max(broken.wait_s, read.retry_s)
         raise broken
 
-    def _reading(self, content: str, mark: str | None) -> _Lines | _Events:
+    def _reading(self, content: str, mark: str | None) -> Lines | Events:
         if content == _EVENTS:
-            return _Events(mark, self.of, needs_id=self.guarantee is Guarantee.EXACTLY_ONCE)
+            needs_id = self.guarantee is Guarantee.EXACTLY_ONCE
+            return Events(mark, self.of, needs_id=needs_id, come_again=bool(self._resume))
         if self._field is None and self.guarantee is Guarantee.EXACTLY_ONCE:
             raise ConfigurationError(
                 f"{self.of} sends lines, and no option says where their id is",
                 next_step="set id to the JSON field that names a line for good; or resume=none: at most once up to the "
                 "journal",
             )
-        return _Lines(mark, self._field)
+        return Lines(mark, self._field)
 
     async def _chunks(self, mark: str | None) -> AsyncGenerator[Any, None]:
         """Give the type of the content, and then bytes. Raises as ``receive``."""
         httpx = self._client
         timeout = httpx.Timeout(_CONNECT_S, read=self._stall_s)
-        headers = {
-            "Accept": f"{_EVENTS}, application/x-ndjson, application/json;q=0.9, */*;q=0.1",
-            "Accept-Encoding": "identity",
-            "Cache-Control": "no-store",
-            **self._headers,
-            **self._resume.headers(mark),
+        own = {
+            "accept": f"{_EVENTS}, application/x-ndjson, application/json;q=0.9, */*;q=0.1",
+            "accept-encoding": "identity",
+            "cache-control": "no-store",
         }
+        given = {name.lower(): value for name, value in self._headers.items()}
+        headers = {**own, **given, **self._resume.headers(mark)}
         url = httpx.URL(self._url)
         url = url.copy_merge_params(self._resume.query(mark))
         try:
@@ -181,52 +183,10 @@ class HttpFeed:
             ) from error
 
 
-class _Lines:
-    """Lines, each with the id in its field. A line without one is named by its bytes and the id before it."""
-
-    def __init__(self, mark: str | None, field: str | None) -> None:
-        self.last = mark
-        self._field = field
-
-    def take(self, line: bytes, gather: Gather) -> None:
-        if not line.strip():
-            return
-        found = None
-        if self._field is not None:
-            found = id_of(line, self._field)
-            if found is None:
-                found = "none:" + hash_of(f"{self.last}\n{line!r}").hex()
-            else:
-                self.last = found
-        gather.add(line, found, None)
-
-
-class _Events:
-    """Server-sent events."""
-
-    def __init__(self, mark: str | None, of: str, *, needs_id: bool) -> None:
-        self._events = Events(mark)
-        self._of = of
-        self._needs_id = needs_id
-
-    @property
-    def last(self) -> str | None:
-        return self._events.last
-
-    @property
-    def retry_s(self) -> float:
-        return self._events.retry_s or 0.0
-
-    def take(self, line: bytes, gather: Gather) -> None:
-        event = self._events.feed(line)
-        if event is None:
-            return
-        if self._needs_id and event.id is None:
-            raise ConfigurationError(
-                f"{self._of} sends an event without an id of its own, which cannot be read exactly once",
-                next_step="set resume=none: at most once up to the journal",
-            )
-        gather.add(event.data, event.id, event.kind)
+def _end(read: Lines | Events | None, error: Exception, rest: bytes, gather: Gather) -> None:
+    """Take what came last, if a connection has ended, and that is whole."""
+    if read is not None and isinstance(error, FeedBrokenError):
+        read.end(rest, gather)
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

@@ -131,6 +131,11 @@ class Lines:
         self._of = of
         self._rest = b""
 
+    @property
+    def rest(self) -> bytes:
+        """What came after the last line end."""
+        return self._rest
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes, give whole lines without their ends. Raises ``RecordRefusedError`` for a line without end."""
         *lines, self._rest = (self._rest + data).split(b"\n") if b"\n" in data else (self._rest + data,)

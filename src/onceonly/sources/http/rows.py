@@ -1,0 +1,104 @@
+"""What lines and events of a response are as rows, and what names them. One thread; no I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from onceonly.errors import ConfigurationError
+from onceonly.sources.http.events import Events as Parser
+from onceonly.sources.http.options import id_of, is_whole
+from onceonly.sources.journal.segments import hash_of
+
+if TYPE_CHECKING:
+    from onceonly.sources.journal.feeds import Gather
+
+_NAMELESS_MAX: Final = 100_000
+"""So many different rows without an id, behind one id, are told apart from others like them."""
+
+
+class _Nameless:
+    """Names what has no id: by its bytes, the id before it, and how many like it came since.
+
+    So it has the same name when a server sends all that came after that id again.
+    """
+
+    def __init__(self) -> None:
+        self._last: str | None = None
+        self._seen: Counter[bytes] = Counter()
+
+    def name(self, data: bytes, last: str | None) -> str:
+        if last != self._last or len(self._seen) >= _NAMELESS_MAX:
+            self._last = last
+            self._seen.clear()
+        text = f"{last}\n{data!r}"
+        own = hash_of(text)
+        before = self._seen[own]
+        self._seen[own] += 1
+        return "none:" + (hash_of(f"{text}\n{before}") if before else own).hex()
+
+
+class Lines:
+    """Lines, each with the id in its field."""
+
+    def __init__(self, mark: str | None, field: str | None) -> None:
+        self.last = mark
+        self._field = field
+        self._nameless = _Nameless()
+
+    def take(self, line: bytes, gather: Gather) -> None:
+        """Gather a line."""
+        if not line.strip():
+            return
+        found = None
+        if self._field is not None:
+            found = id_of(line, self._field)
+            if found is None:
+                found = self._nameless.name(line, self.last)
+            else:
+                self.last = found
+        gather.add(line, found, None)
+
+    def end(self, rest: bytes, gather: Gather) -> None:
+        """Gather what came after the last line end, if it is whole."""
+        if is_whole(rest):
+            self.take(rest, gather)
+
+
+class Events:
+    """Server-sent events. ``come_again`` says that the server is told where to go on."""
+
+    def __init__(self, mark: str | None, of: str, *, needs_id: bool, come_again: bool) -> None:
+        self._events = Parser(mark)
+        self._of = of
+        self._needs_id = needs_id
+        self._come_again = come_again
+        self._nameless = _Nameless()
+
+    @property
+    def last(self) -> str | None:
+        """The id after which the server is to go on."""
+        return self._events.last
+
+    @property
+    def retry_s(self) -> float:
+        """How long the server wants to be left alone."""
+        return self._events.retry_s or 0.0
+
+    def take(self, line: bytes, gather: Gather) -> None:
+        """Gather the event that a line ends. Raises ``ConfigurationError`` where it lacks the id that it needs."""
+        event = self._events.feed(line)
+        if event is None:
+            return
+        found = event.id or None
+        if self._needs_id and found is None:
+            raise ConfigurationError(
+                f"{self._of} sends an event without an id of its own, which cannot be read exactly once",
+                next_step="set resume=none: at most once up to the journal",
+            )
+        if found is None and self._come_again:
+            found = self._nameless.name(event.data, self.last)
+        gather.add(event.data, found, event.kind)
+
+    def end(self, rest: bytes, gather: Gather) -> None:
+        """Do nothing: an event ends with an empty line."""
