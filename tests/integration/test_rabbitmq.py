@@ -156,6 +156,28 @@ def test_what_came_when_the_journal_was_durable_and_nobody_was_told_comes_once(
     assert left(rabbit, "again") == 0
 
 
+def test_no_message_without_an_id_comes_twice_at_most_once_though_its_server_is_killed(
+    tmp_path: Path,
+) -> None:
+    """A classic queue forgets acknowledgements when it is killed behind them."""
+    with EmbeddedRabbit() as rabbit:
+        publish(rabbit, "forgets", [str(n) for n in range(2000)])
+        life = receiver(
+            rabbit, tmp_path, "forgets", id="none", onceonly_guarantee="at-most-once", prefetch="200"
+        )
+        until(lambda: len(rows(tmp_path)) >= 1800)
+        rabbit.kill()
+        life.stop()
+        rabbit.start()
+        life = receiver(rabbit, tmp_path, "forgets", id="none", onceonly_guarantee="at-most-once")
+        until(lambda: left(rabbit, "forgets") == 0)
+        life.rest(10)
+        life.stop()
+        found = Counter(row["value"] for row in rows(tmp_path))
+        assert life.doubled > 0
+        assert [each for each, times in found.items() if times > 1] == []
+
+
 @pytest.mark.parametrize("arguments", [None, QUORUM], ids=["classic", "quorum"])
 def test_no_message_is_lost_or_doubled_while_receiver_and_server_are_killed(
     tmp_path: Path, arguments: dict[str, str] | None

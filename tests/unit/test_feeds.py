@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from email.utils import formatdate
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +13,10 @@ from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, Sc
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.sources.asked import ask
 from onceonly.sources.http.feed import retry_after
+from onceonly.sources.journal.feeds import Batch, table
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.journal.segments import SEGMENTS
+from onceonly.sources.rabbitmq import RabbitFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -302,6 +305,39 @@ def test_headers_are_sent_and_secrets_are_not_shown(lives: Callable[..., Life]) 
     assert "authorization: bearer s3cret\r\n" in server.requests[0]
 
 
+def rabbit(tmp_path: Path, **options: str) -> RabbitFeed:
+    given = {"journal": str(tmp_path), "uri": "amqp://h", "queue": "q", **options}
+    feed = ask("rabbitmq", given).feed
+    assert isinstance(feed, RabbitFeed)
+    return feed
+
+
+def message(feed: RabbitFeed, body: bytes, *, again: bool = False, **properties: object) -> tuple[Any, ...]:
+    method = SimpleNamespace(exchange="x", routing_key=b"\xff", redelivered=again)
+    given = SimpleNamespace(**{"message_id": None, "headers": None, **properties})
+    return (body, None, *feed._rest_of(method, given, body))
+
+
+def test_a_message_may_have_any_bytes_for_names_and_ids(tmp_path: Path) -> None:
+    """Pika gives what is no UTF-8 as bytes. Ids of other bytes are other ids, and an empty one is none."""
+    feed = rabbit(tmp_path, id="header:key")
+    found = [message(feed, b"", headers={"key": each, b"\xfe": 1}) for each in (b"\x00\x80", b"\x00\x81")]
+    assert table(feed.columns, found).column("id").to_pylist() == ["\x00\\x80", "\x00\\x81"]
+    assert message(rabbit(tmp_path), b"", message_id=b"\xff")[2] == "\\xff"
+    with pytest.raises(RecordRefusedError, match="has no message id"):
+        message(rabbit(tmp_path), b"", message_id="")
+    with pytest.raises(RecordRefusedError, match="has no header key"):
+        message(feed, b"", headers={"key": b""})
+
+
+def test_a_message_without_an_id_that_comes_again_is_known_at_most_once(tmp_path: Path) -> None:
+    feed = rabbit(tmp_path, **{"id": "none", "onceonly.guarantee": "at-most-once"})
+    rows = [message(feed, each, again=again) for each, again in ((b"a", False), (b"a", False), (b"b", True))]
+    assert feed._suspecting(Batch(rows=table(feed.columns, rows))).suspects == [False, False, True]
+    assert len({row[2] for row in rows}) == 2
+    assert message(rabbit(tmp_path, id="none"), b"a")[2] is None
+
+
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
@@ -353,6 +389,9 @@ def test_wrong_options_are_told_in_one_sentence(
         ("socket", {"host": "no-such-host.invalid", "port": "1"}),
         ("http", {"url": "http://no-such-host.invalid/"}),
         ("rabbitmq", {"uri": "amqp://no-such-host.invalid", "queue": "q"}),
+        ("socket", {"host": "no..host", "port": "1"}),
+        ("http", {"url": f"http://{'a' * 64}.invalid/"}),
+        ("rabbitmq", {"uri": f"amqp://{'a' * 64}.invalid", "queue": "q"}),
     ],
 )
 def test_a_host_that_nobody_knows_is_told(

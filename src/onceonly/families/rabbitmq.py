@@ -40,7 +40,7 @@ class Server:
         self._was_connected = False
         self._parameters = self._read(uri)
         errors = self._pika.exceptions
-        self.errors: tuple[type[Exception], ...] = (errors.AMQPError, OSError)
+        self.errors: tuple[type[Exception], ...] = (errors.AMQPError, OSError, UnicodeError)
         """What calls of a connection raise."""
 
     @property
@@ -78,7 +78,9 @@ class Server:
                 next_step="see to the option uri, or grant the user its rights",
             )
         causes = [error, *getattr(error, "exceptions", ()), *error.args]
-        unknown = any(isinstance(getattr(each, "exception", each), socket.gaierror) for each in causes)
+        unknown = any(
+            isinstance(getattr(each, "exception", each), socket.gaierror | UnicodeError) for each in causes
+        )
         if unknown and not self._was_connected:
             return ConfigurationError(
                 f"the host {self._parameters.host} of {self._who} has no address",

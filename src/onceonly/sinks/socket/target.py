@@ -32,7 +32,7 @@ class Connection:
         self._timeout_s = timeout_s
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_s)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the second: no name that DNS can have
             raise UnavailableError(
                 f"nobody accepts a connection at {self.where}: {error}",
                 next_step="see that the reader listens there, or correct the options host and port",

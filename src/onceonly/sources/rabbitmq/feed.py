@@ -7,12 +7,13 @@ its server, also one that was sent; so ids are remembered for a time and not unt
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from onceonly.errors import RecordRefusedError
 from onceonly.families.rabbitmq import Server, quietly, text_of
 from onceonly.model import Guarantee
 from onceonly.sources.journal.feeds import Batch, FeedBrokenError, Gather, guarantee_of
+from onceonly.sources.journal.segments import hash_of
 from onceonly.sources.rabbitmq.options import DECLARED, Named
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from onceonly.options import Option
     from onceonly.sources.journal.options import Limits
+
+_NAMELESS: Final = "none:"
 
 
 class RabbitFeed:
@@ -86,7 +89,7 @@ class RabbitFeed:
         def take(_channel: object, method: Any, properties: Any, body: bytes) -> None:  # noqa: ANN401  pika's
             nonlocal newest
             newest = method.delivery_tag
-            gather.add(body, *self._rest_of(method, properties))
+            gather.add(body, *self._rest_of(method, properties, body))
 
         cancelled: list[object] = []
         channel.basic_consume(self._queue, take)
@@ -110,23 +113,26 @@ class RabbitFeed:
 
     def _suspecting(self, batch: Batch) -> Batch:
         """Say which messages may have been here before."""
-        if self._all:
+        if self._all and self.guarantee is not Guarantee.AT_MOST_ONCE:
             return batch
-        return replace(batch, suspects=batch.rows.column("redelivered").to_pylist())
+        again = batch.rows.column("redelivered").to_pylist()
+        if self._all:
+            # Others like a message without an id are other ones, unless the server says that it comes again.
+            ids = batch.rows.column("id").to_pylist()
+            again = [sent or not each.startswith(_NAMELESS) for sent, each in zip(again, ids, strict=True)]
+        return replace(batch, suspects=again)
 
-    def _rest_of(self, method: Any, properties: Any) -> tuple[Any, ...]:  # noqa: ANN401  pika's
+    def _rest_of(self, method: Any, properties: Any, body: bytes) -> tuple[Any, ...]:  # noqa: ANN401  pika's
         found = self._id.of(properties.message_id, properties.headers)
-        if found is None and self._id and self.guarantee is Guarantee.EXACTLY_ONCE:
+        headers = [(text_of(name), text_of(value)) for name, value in (properties.headers or {}).items()]
+        names = text_of(method.exchange), text_of(method.routing_key)
+        if found is None and self.guarantee is Guarantee.AT_MOST_ONCE:
+            # The server may forget that it was acknowledged: what it sends again is known by what it is.
+            found = _NAMELESS + hash_of(f"{properties.message_id} {names} {headers}\n{body!r}").hex()
+        if found is None and self.guarantee is Guarantee.EXACTLY_ONCE:
             raise RecordRefusedError(
                 f"a message of the queue {self._queue} has no {self._id}, so it cannot be read exactly once; it stays "
                 "in the queue",
                 next_step="let its publisher set one; or set id, or onceonly.guarantee=at-least-once",
             )
-        headers = properties.headers or {}
-        return (
-            found,
-            method.exchange,
-            method.routing_key,
-            [(name, text_of(value)) for name, value in headers.items()],
-            method.redelivered,
-        )
+        return (found, *names, headers, method.redelivered)

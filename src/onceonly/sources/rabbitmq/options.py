@@ -69,11 +69,11 @@ class Named:
     def __str__(self) -> str:
         return f"header {self._header}" if self._header else "message id"
 
-    def of(self, message_id: str | None, headers: Mapping[str, Any] | None) -> str | None:
-        """Return the id of a message; None where it has none."""
+    def of(self, message_id: str | bytes | None, headers: Mapping[str, Any] | None) -> str | None:
+        """Return the id of a message; None where it has none, or an empty one."""
         if self._kind == "none":
             return None
-        if self._kind == "messageid":
-            return message_id
-        found = (headers or {}).get(self._header)
-        return None if found is None else text_of(found)
+        found = message_id if self._kind == "messageid" else (headers or {}).get(self._header)
+        if isinstance(found, bytes | bytearray):
+            return found.decode(errors="backslashreplace") or None  # no two of them are the same text
+        return None if found is None else text_of(found) or None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from onceonly.families.rabbitmq import text_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -49,9 +51,9 @@ def _row(message: Message) -> tuple[Any, ...]:
     return (
         message.value,
         message.offset,
-        message.id,
-        message.exchange,
-        message.routing_key,
-        message.headers,
+        None if message.id is None else text_of(message.id),
+        text_of(message.exchange),
+        text_of(message.routing_key),
+        [(text_of(name), value) for name, value in message.headers],
         None if seconds is None or seconds > _SECONDS_MAX else seconds * _MICROSECONDS,
     )

@@ -80,11 +80,11 @@ class SocketFeed:
     def _connect(self) -> socket.socket:
         try:
             connection = socket.create_connection((self._host, self._port), timeout=_CONNECT_S)
-        except socket.gaierror as error:
+        except (socket.gaierror, UnicodeError) as error:  # or no name that DNS can have
             if self._was_connected:
                 raise FeedBrokenError(f"{self._host} has no address now") from error
             raise ConfigurationError(
-                f"the host {self._host} of onceonly.socket has no address: {error.strerror}",
+                f"the host {self._host} of onceonly.socket has no address: {getattr(error, 'strerror', error)}",
                 next_step="set host to a name that this machine can look up, or to an address",
             ) from error
         except OSError as error:
