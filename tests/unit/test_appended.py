@@ -152,3 +152,9 @@ def test_a_column_that_the_sink_reads_may_stand_beside_the_value() -> None:
 def test_an_envelope_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="none, json"):
         HeapSink({"envelope": "xml"})
+
+
+@pytest.mark.parametrize("envelope", ["none", "json"])
+def test_two_columns_of_one_name_are_refused_and_none_of_them_is_left_out(envelope: str) -> None:
+    with pytest.raises(ConfigurationError, match="named value"):
+        columns(("value", "string"), ("value", "string"), envelope=envelope)

@@ -94,6 +94,7 @@ def test_times_by_a_pattern_are_in_the_columns_zone() -> None:
     given = batch(
         t=pa.array([moment], pa.timestamp("us", "Europe/Berlin")),
         s=pa.array([{"d": moment.date(), "gone": None}]),
+        in_list=pa.array([[moment]], pa.list_(pa.timestamp("us", "Europe/Berlin"))),
     )
     texts = Texts.of(
         {
@@ -102,7 +103,9 @@ def test_times_by_a_pattern_are_in_the_columns_zone() -> None:
         }
         | {"timestampFormat": "d.M.yy hh:mm a S[xx]", "dateFormat": "MMM", "ignoreNullFields": False}
     )
-    assert json_lines(given, texts, who="") == b'{"t":"1.8.24 12:30 AM 1+0200","s":{"d":"Jul","gone":null}}\n'
+    assert json_lines(given, texts, who="") == (
+        b'{"t":"1.8.24 12:30 AM 1+0200","s":{"d":"Jul","gone":null},"in_list":["1.8.24 12:30 AM 1+0200"]}\n'
+    )
 
 
 @pytest.mark.parametrize("render", [json_lines, csv_lines])

@@ -20,6 +20,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         ((("value", "varchar(10)"), ("topic", "string collate UTF8_LCASE")), None),
         ((("value", "string"), ("topic", "int")), "t"),  # the option wins, the column is not read
         ((("value", "string"), ("extra", "map<string,int>")), "t"),
+        ((("value", "string"), ("extra", "int"), ("extra", "int")), "t"),
         ((), None),
     ],
 )
@@ -42,10 +43,11 @@ def test_columns_that_spark_takes_are_taken(columns: tuple[tuple[str, str], ...]
             "'partition' is of type bigint, and must be int",
         ),
         ((("value", "string"), ("headers", "array<string>")), "t", "'headers' is of type array<string>"),
+        ((("value", "string"), ("value", "binary")), "t", "Two columns of the query are named value"),
     ],
 )
 def test_wrong_columns_are_named(columns: tuple[tuple[str, str], ...], topic: str | None, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"Kafka sink|column") as caught:
+    with pytest.raises(ConfigurationError, match=r"Kafka sink|[Cc]olumn") as caught:
         check_columns(columns, topic)
     assert said in caught.value.what
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from onceonly.errors import ConfigurationError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _FLAT = (
     r"boolean|tinyint|smallint|int|bigint|float|double|decimal\(\d+, ?\d+\)|string|string collate \w+"
@@ -44,6 +46,18 @@ class Type(NamedTuple):
 def quote(name: str) -> str:
     """Quote a name for DDL."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def require_told_apart(names: Iterable[str], who: str) -> None:
+    """See that no two columns have one name, where they are known by it. Raises ``ConfigurationError``."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ConfigurationError(
+                f"Two columns of the query are named {name}, and {who} knows columns by their names.",
+                next_step="drop or rename one of them; a join leaves both",
+            )
+        seen.add(name)
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from onceonly.errors import RecordRefusedError
 from onceonly.families.appended import values
+from onceonly.families.columns import require_told_apart
 from onceonly.model import Capabilities, Committed, Guarantee
 from onceonly.ports import Refused, TwoPhaseCommitSink
 
@@ -88,6 +89,7 @@ class AppendedSink(TwoPhaseCommitSink[AppendedAttempt]):
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         if context.columns:
+            require_told_apart((name for name, _ in context.columns), f"the sink {self.name}")
             values.check(
                 dict(context.columns), self.options["envelope"], self.beside(), f"The sink {self.name}"
             )

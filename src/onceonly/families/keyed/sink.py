@@ -16,6 +16,7 @@ from onceonly.errors import (
     WriteFailedError,
 )
 from onceonly.families import behind
+from onceonly.families.columns import require_told_apart
 from onceonly.families.keyed.once import require_once
 from onceonly.families.keyed.options import DECLARED, Columns
 from onceonly.families.keyed.rows import KEY, Choice, KeyedRows
@@ -191,6 +192,7 @@ class KeyedSink(StagedSink):
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         if context.columns:
+            require_told_apart((name for name, _ in context.columns), f"the sink {self.name}")
             self.columns.check(dict(context.columns), f"the sink {self.name}")
         found = self.look(context)
         return {**super().check(context), **found, GENERATION: self.generation(context.query, context.sink)}

@@ -14,6 +14,7 @@ import msgspec
 
 from onceonly.durable.sealed import decoder
 from onceonly.errors import ConfigurationError
+from onceonly.families.columns import require_told_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -247,6 +248,8 @@ def match(
     sequence: str = "",
 ) -> Match:
     """Match a query's columns with a table's, by name. Raises ``ConfigurationError`` that names what does not fit."""
+    columns = list(columns)
+    require_told_apart((name for name, _ in columns), table.name)
     given = dict(columns)
     if table.wrong:
         raise ConfigurationError(f"{table.name} {table.wrong}", next_step="name another table")

@@ -84,7 +84,7 @@ def _cells(column: pa.Array, field: pa.Field, texts: Texts, who: str) -> list[st
 
     types, kind = pa.types, column.type
     pattern = _pattern(kind, texts)
-    values = _plain(column, field.name, who, in_utc=pattern is None)
+    values = _plain(column, field.name, who, in_utc=texts.time is None)
     write: Convert = str
     quotes = texts.quote_all or pattern is not None or not _OF_NUMBERS.isdisjoint(texts.sep + texts.quote)
     if pattern is not None:
@@ -164,7 +164,7 @@ def _timestamp(value: datetime) -> str:
 
 
 def _values(column: pa.Array, field: pa.Field, texts: Texts, who: str) -> list[Any]:
-    values = _plain(column, field.name, who, in_utc=_pattern(column.type, texts) is None)
+    values = _plain(column, field.name, who, in_utc=texts.time is None)
     convert = _converter(column.type, texts)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 

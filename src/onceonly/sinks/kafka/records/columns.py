@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.families.columns import require_told_apart
 from onceonly.rows.json_rows import values
 from onceonly.sinks.kafka.records.fields import Fields, spelled
 
@@ -50,6 +51,7 @@ def check_columns(columns: Sequence[tuple[str, str]], topic: str | None) -> None
     """
     if not columns:
         return
+    require_told_apart((name for name, _ in columns if name in NAMES), "the Kafka sink")
     types = dict(columns)
     if "value" not in types:
         raise ConfigurationError(
