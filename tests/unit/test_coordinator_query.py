@@ -349,6 +349,27 @@ def test_letters_with_the_target_of_the_rows_are_refused_before_the_first_record
         coordinator.plan(0, run="r")
 
 
+@pytest.mark.parametrize("name", ["before", "other"])
+def test_letters_with_the_target_of_another_sinks_rows_are_refused(
+    coordinator: QueryCoordinator, name: str
+) -> None:
+    with_letters(coordinator, store="shared")
+    coordinator.enlist(SinkSettings(name=name, options={"store": "shared"}), MemorySink, ())
+    with pytest.raises(
+        ConfigurationError, match=rf"letters of sink memory would get among the rows of sink {name}"
+    ):
+        coordinator.plan(0, run="r")
+
+
+def test_letters_of_several_sinks_may_share_a_target(coordinator: QueryCoordinator) -> None:
+    with_letters(coordinator, store="shared")
+    given = LetterSettings(format="memory", options={"store": "shared"})
+    coordinator.enlist(
+        SinkSettings(name="other", options={"store": "other"}, letters=given), MemorySink, (), MemorySink
+    )
+    assert coordinator.plan(0, run="r").mode is Mode.RUN
+
+
 def test_a_sink_that_gives_nothing_back_has_no_letters(
     coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,13 +225,23 @@ class Coordinator:
                 f"The sink {name} cannot promise {each.guarantee}; it offers {', '.join(sorted(offered))}.",
                 next_step="Set onceonly.guarantee to what it offers, or take another.",
             )
-        main = self._participants.get(letters_of(name) or "")
-        if main is not None:
-            refuse_same_target(name, each.sink, main.sink, is_checked=False)
+        self._keep_letters_apart(name, is_checked=False)
         facts = dict(sink.check(self._context(name)))
-        if main is not None:
-            refuse_same_target(name, each.sink, main.sink)
+        self._keep_letters_apart(name, is_checked=True)
         return facts
+
+    def _keep_letters_apart(self, name: str, *, is_checked: bool) -> None:
+        """See that no letters get among rows: those of their own sink, or of one that was checked before."""
+        own = self._participants[name].sink
+        for other, each in self._participants.items():
+            if letters_of(name) == other:
+                refuse_same_target(name, own, other, each.sink, is_checked=is_checked)
+            elif other not in self._facts or letters_of(other) == name:
+                continue  # told when that one is checked
+            elif letters_of(name) is not None and letters_of(other) is None:
+                refuse_same_target(name, own, other, each.sink, is_checked=False)
+            elif letters_of(name) is None and letters_of(other) is not None:
+                refuse_same_target(other, each.sink, name, own, is_checked=False)
 
     def _in_time(self, name: str) -> Sink:
         sink, limit_s = self._participants[name].sink, self._call_timeout_s

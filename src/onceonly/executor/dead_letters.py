@@ -58,8 +58,8 @@ def columns_of(sink: Sink) -> tuple[tuple[str, str], ...]:
         ) from None
 
 
-def refuse_same_target(name: str, letters: Sink, main: Sink, *, is_checked: bool = True) -> None:
-    """See that letters do not get among the rows of the sink that refused them. Driver.
+def refuse_same_target(name: str, letters: Sink, of: str, main: Sink, *, is_checked: bool = True) -> None:
+    """See that letters do not get among the rows of a sink: that which refused them, or another one. Driver.
 
     Before the letters' own check, which may change their target, as well as after it, which may make that.
     """
@@ -73,7 +73,8 @@ def refuse_same_target(name: str, letters: Sink, main: Sink, *, is_checked: bool
         return  # what is wrong with it, its check says
     if is_same:
         raise ConfigurationError(
-            f"the dead letters of sink {letters_of(name)} would get among its rows: both have the same target",
+            f"the dead letters of sink {letters_of(name)} would get among "
+            f"{'its rows' if letters_of(name) == of else f'the rows of sink {of}'}: both have the same target",
             next_step="give the letters a target of their own by onceonly.deadletter.option.…",
         )
 

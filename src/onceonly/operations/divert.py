@@ -189,9 +189,9 @@ def _facts(
     context = QueryContext(
         query=checkpoint.query, sink=letters, guarantee=each.guarantee, columns=columns_of(each.sink)
     )
-    refuse_same_target(letters, each.sink, made[name].sink, is_checked=False)
+    refuse_same_target(letters, each.sink, name, made[name].sink, is_checked=False)
     found = dict(each.sink.check(context))
-    refuse_same_target(letters, each.sink, made[name].sink)
+    refuse_same_target(letters, each.sink, name, made[name].sink)
     return {letters: found}
 
 
