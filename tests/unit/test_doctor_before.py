@@ -68,6 +68,27 @@ def sick(described: Description, folder: Path, *, agreed: bool = True) -> dict[t
     return {(each.category, each.probe): each.next_step for each in ill}
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '{"format": "onceonly.kafka",\n "options": {"topic": "t",\n  "onceonly.Gurantee": "x"}}',
+            "(line 3 of {})",
+        ),
+        (
+            '{"format": "kafka",\n "options": {"checkpointLocation": "/nowhere",\n  "onceonly.history": "no"}}',
+            "(line 3 of {})",
+        ),
+        ('{"format": "onceonly.kafka",\n "options": {"topic": "t",}}', "), in line 2"),
+    ],
+)
+def test_an_option_that_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(text, encoding="utf-8")
+    done = run("doctor", "--for", file, "--only", "options", "--yes")
+    assert said.format(file) in done.stdout + done.stderr
+
+
 def test_nothing_is_wrong_with_a_job_that_is_well(described: Description, tmp_path: Path) -> None:
     assert sick(described, tmp_path) == {}
     assert sick(described, tmp_path) == {}, "what a first start makes may be there"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -177,6 +178,19 @@ FAULTS: dict[str, tuple[Callable[[QueryCoordinator], object], tuple[str, str]]] 
         _left_in_flight, ("targets", "nothing is left open")
     ),
 }  # fmt: skip
+
+
+def test_a_folder_that_another_user_has_made_is_told_with_the_jobs_user(
+    coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_jobs_user", lambda _checkpoint: os.getuid() + 4711)
+    assert sick(coordinator) == {("disk", "permissions")}
+    said = run("doctor", coordinator.path, "--only", "disk").stdout
+    assert f"chown -R {os.getuid() + 4711} {coordinator.path}" in said
+    for folder in (coordinator.path / "offsets", coordinator.path / "commits", coordinator.path / "onceonly"):
+        for each in (folder, *(below for below in folder.rglob("*") if below.is_dir())):
+            each.chmod(0o775)
+    assert sick(coordinator) == set()
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))

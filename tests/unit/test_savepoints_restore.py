@@ -14,7 +14,7 @@ from onceonly.errors import CheckpointMovedError
 from onceonly.log import open_log
 from onceonly.log.presence import Presence
 from onceonly.model import LinkKind, Skip
-from onceonly.operations import former, restoring
+from onceonly.operations import disk, former, restoring
 from onceonly.operations.given import Given
 from onceonly.savepoints import starting
 
@@ -201,6 +201,15 @@ def test_of_two_that_restore_it_to_two_places_at_once_one_does(
     assert restore(place, tmp_path / "to")[0] == 0
     with pytest.raises(CheckpointMovedError):
         open_log(str(tmp_path / "other"), query=QUERY, create=True)
+
+
+def test_who_restores_as_another_user_than_the_job_is_told_what_to_type(
+    query: QueryCoordinator, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "owner", lambda path: 4711 if path.name == "metadata" else 0)
+    for command, to in ((fork, tmp_path / "fork 1"), (restore, tmp_path / "to 1")):
+        status, _, said = command(place, to)
+        assert (status, f"chown -R 4711 '{to}'" in said) == (0, True)
 
 
 def test_of_two_that_make_the_same_place_at_once_one_is_refused(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,8 @@ def examine(job: PlannedJob, *, agreed: bool, only: Collection[str] = (), within
     ask("versions", "Spark", _spark)
     parsed: list[tuple[Settings, SinkClass]] = []
     options = asked("options", "are known", lambda: parsed.append(_parse(job)), within_s)
+    if place := job.place_in(options.told):
+        options = replace(options, told=f"{options.told.rstrip('.')} ({place})")
     # Also where another category was asked for: the others stand on it.
     if options.health is not Health.WELL or not only or "options" in only:
         found.append(options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,6 +89,22 @@ def iso(at: float | None) -> str | None:
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def owner(path: Path) -> int | None:
+    """Return the number of the user whom a file or folder belongs to; None where it is not there."""
+    try:
+        return path.stat().st_uid
+    except OSError:
+        return None
+
+
+def user_of(number: int) -> str:
+    """Return the name of a user on this machine, or the number where it has none."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def size(count: float) -> str:

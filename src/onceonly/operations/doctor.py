@@ -6,6 +6,7 @@ Reads only. Each probe has a time-out, and answers with a sentence and a next st
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import time
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly import offsets
 from onceonly.errors import ConfigurationError, OnceonlyError
+from onceonly.log import files as log_files
 from onceonly.log import identity, lag_state
 from onceonly.model import LinkKind, seconds_of
 from onceonly.operations import disk, look, sinks
@@ -32,6 +34,9 @@ AHEAD_S_MAX: Final = 120.0
 """Stamps so far in the future are told: no clock decides anything, but ages and time-outs are read by people."""
 
 
+_ROOT: Final = 0
+_OWNER_WRITES: Final = 0o200
+_OTHERS_WRITE: Final = 0o022
 _THEN_UNASKED: Final = {
     ("log", "whole"): frozenset({"log", "spark", "clocks", "transactions", "targets"}),
     ("targets", "answer"): frozenset({"targets"}),
@@ -189,13 +194,33 @@ def _room(checkpoint: Checkpoint) -> None:
 
 
 def _permissions(checkpoint: Checkpoint) -> None:
-    """See that the folders can be read by who asks, who should be the job's user."""
+    """See that the job's user may write where the job does: a command of another user may have made a folder there."""
     if checkpoint.folder is None:
         return
-    for name in ("offsets", "commits", identity.FOLDER):
-        folder = checkpoint.folder / name
-        if folder.exists() and not folder.stat().st_mode & 0o200:
-            raise Sick(f"{folder} may not be written by its owner", f"chmod u+w {folder}")
+    user = _jobs_user(checkpoint)
+    log = (identity.FOLDER, *(f"{identity.FOLDER}/{name}" for name in log_files.FOLDERS))
+    for name in ("offsets", "commits", *log):
+        folder = checkpoint.folder / name.rstrip("/")
+        if not folder.exists():
+            continue
+        found = folder.stat()
+        if not found.st_mode & _OWNER_WRITES:
+            raise Sick(f"{folder} may not be written by its owner", f"chmod u+w {shlex.quote(str(folder))}")
+        if user not in {None, _ROOT, found.st_uid} and not found.st_mode & _OTHERS_WRITE:
+            job = disk.user_of(user)
+            raise Sick(
+                f"{folder} belongs to {disk.user_of(found.st_uid)}, and the job, which runs as {job}, may not write "
+                "there",
+                f"chown -R {shlex.quote(job)} {shlex.quote(str(checkpoint.folder))}, and run commands as that user",
+            )
+
+
+def _jobs_user(checkpoint: Checkpoint) -> int | None:
+    """Return the user whom Spark's newest offsets belong to, None where that is not told."""
+    numbers = checkpoint.told.files.numbers("offsets")
+    if not numbers or checkpoint.folder is None:
+        return None
+    return disk.owner(checkpoint.folder / "offsets" / str(max(numbers)))
 
 
 def _stamps(checkpoint: Checkpoint) -> None:

@@ -7,6 +7,7 @@ such as ``10 seconds``: how often it runs, and for how long it may be down).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ from onceonly.guards.source import KAFKA, Source
 if TYPE_CHECKING:
     from pathlib import Path
 
+_KEY = re.compile(r'"([^"\\]+)"\s*:')
+_NEWLINE = "\n"
+_BYTE = re.compile(r"\(byte (\d+)\)")
 Text = str | int | float | bool
 
 
@@ -49,6 +53,18 @@ class PlannedJob:
     spark: dict[str, str] = field(default_factory=dict, repr=False)
     trigger_s: float | None = None
     outage_s: float | None = None
+    file: str = ""
+    places: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    """The lines of the file in which a name stands, in lower case."""
+
+    def place_in(self, told: str) -> str:
+        """Say where in the file stands what a sentence names; empty where it names nothing that does. Pure."""
+        words = {word.strip("'\"").lower().rstrip(".,:;") for word in told.split()}
+        named = [name for name in self.options if name in self.places and name in words]
+        if not named:
+            return ""
+        lines = self.places[max(named, key=len)]
+        return f"line {' and '.join(map(str, lines))} of {self.file}"
 
     @property
     def reads_kafka(self) -> bool:
@@ -58,14 +74,18 @@ class PlannedJob:
 def read(path: Path) -> PlannedJob:
     """Read the file. Raises ``ConfigurationError`` that shows nothing of its values."""
     try:
-        found = decoder(_Described).decode(path.read_bytes())
+        data = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(
             f"{path} cannot be read: {error.strerror}", next_step="name another file"
         ) from error
+    try:
+        found = decoder(_Described).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        at = _BYTE.search(str(error))
+        line = f", in line {1 + data.count(ord(_NEWLINE), 0, int(at[1]))}" if at else ""
         raise ConfigurationError(
-            f"{path} does not describe a job: {error}",
+            f"{path} does not describe a job: {error}{line}",
             next_step='write a JSON object with "format" and "options", and maybe "columns", "source", "spark", '
             '"trigger" and "outage"',
         ) from None
@@ -79,7 +99,17 @@ def read(path: Path) -> PlannedJob:
         spark={name: _text(value) for name, value in found.spark.items()},
         trigger_s=_time("trigger", found.trigger),
         outage_s=_time("outage", found.outage),
+        file=str(path),
+        places=_places(data.decode()),
     )
+
+
+def _places(text: str) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for number, line in enumerate(text.split(_NEWLINE), start=1):
+        for name in dict.fromkeys(match[1].lower() for match in _KEY.finditer(line)):
+            found[name] = (*found.get(name, ()), number)
+    return found
 
 
 def _texts(found: dict[str, Any]) -> dict[str, str]:

@@ -9,17 +9,19 @@ one has open is swept here. *fork* is another query beside the first, which is l
 from __future__ import annotations
 
 import enum
+import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onceonly.checkpoint.files import files_of
 from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly.guards import known
-from onceonly.operations import former, sources_left, withdrawing
+from onceonly.operations import disk, former, sources_left, withdrawing
 from onceonly.operations.inputs_left import missing_inputs
 from onceonly.savepoints import place, starting
 from onceonly.savepoints.copying import unheard
 from onceonly.savepoints.manifest import FILES
+from onceonly.stores.opened import address_of, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -112,6 +114,7 @@ def restore(
     with starting.begin(savepoint, to, anew=anew) as begun:
         made = replace(made, query=begun.query)
         starting.build(address, savepoint, to, begun, refused=False, before_id=fence, told=told)
+    made.told.extend(_owner(address, to))
     if begun.anew:
         made.told.extend(f"{each.sentence}: {each.again}" for _, found in after for each in found)
     return made
@@ -138,7 +141,23 @@ def fork(
         starting.build(
             address, savepoint, to, begun, refused=not same_targets, before_id=lambda: None, told=told
         )
-    return Made(savepoint=savepoint, path=to, query=begun.query, anew=True, told=unasked)
+    return Made(
+        savepoint=savepoint, path=to, query=begun.query, anew=True, told=[*unasked, *_owner(address, to)]
+    )
+
+
+def _owner(at: Address, to: str) -> list[str]:
+    """Say so where the checkpoint belongs to another user than the savepoint's files: its job could not write there."""
+    source, target = folder_of(at), folder_of(address_of(to))
+    if source is None or target is None:
+        return []
+    theirs, ours = disk.owner(source / FILES / "metadata"), disk.owner(target)
+    if theirs is None or ours is None or theirs == ours:
+        return []
+    job = disk.user_of(theirs)
+    typed = f"chown -R {shlex.quote(job)} {shlex.quote(str(target))}"
+    said = f"{target} belongs to {disk.user_of(ours)}, and the savepoint's files to {job}"
+    return [f"{said}: if the job runs as {job}, first: {typed}"]
 
 
 def _finished(savepoint: Savepoint, to: str, *, anew: Collection[bool]) -> Made | None:
