@@ -179,7 +179,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return the known option that is nearest to one that nobody knows; empty where none is near. Pure."""
     lower = {each.lower(): each for each in known}
     # A likely slip: the client's own name, without the family's word before it (acks for kafka.acks).
-    near = [each for each in lower if each.endswith("." + name.lower())]
+    near = [each for each in lower if each.partition(".")[2] == name.lower()]
     if not near:
         # A common family's word would make everything look near.
         family = name.lower().partition(".")[0] + "." if "." in name else ""

@@ -187,6 +187,29 @@ def test_an_error_of_a_batch_comes_out_of_save_by_its_type_and_another_as_it_is(
         assert other.value is error
 
 
+def test_what_a_start_says_of_a_format_of_ours_comes_out_of_it_by_its_type() -> None:
+    said = "An error occurred while calling o9.start.\n: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: {}."
+
+    class Writer(pysparks()):  # type: ignore[misc]
+        def start(self, path: str | None = None, **options: object) -> None:
+            raise RuntimeError(said.format(self.told[0][1]))
+
+    wrap(Writer)
+    with pytest.raises(ConfigurationError, match=r"did you mean 'onceonly.kafka'\?") as caught:
+        Writer().format("onceonly.kafak").start("/x")
+    assert caught.value.__suppress_context__, "no stack trace for what is explained"
+    with pytest.raises(RuntimeError, match="parket"):
+        Writer().format("parket").start("/x")
+
+
+def test_update_mode_is_refused_to_a_format_before_the_query_starts() -> None:
+    writer = pysparks()
+    wrap(writer)
+    with pytest.raises(ConfigurationError, match=r"use \.foreachBatch\(onceonly\.sink"):
+        writer().format("onceonly.kafka").outputMode("update").start()
+    assert writer().format("kafka").outputMode("update").start("/x")["path"] == "/x"
+
+
 def test_a_batch_is_refused_by_name_where_pyspark_has_no_writer_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

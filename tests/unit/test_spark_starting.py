@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ from onceonly.spark.noted import noted_before
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+KAFKA = {"kafka.bootstrap.servers": "b:1", "topic": "t"}
 
 
 @pytest.fixture
@@ -71,10 +74,10 @@ def torn(checkpoint: Path) -> Path:
 
 def test_a_query_by_a_format_of_ours_has_its_checkpoint_mended(writer: type[Any], tmp_path: Path) -> None:
     tell: list[Any] = [
-        lambda w, where: w.format("onceonly.kafka").option("checkpointLocation", where).start(),
-        lambda w, where: w.options(checkpointLocation=where, topic="t").format("onceonly.files").start(),
+        lambda w, where: w.format("onceonly.kafka").options(**KAFKA).option("checkpointLocation", where).start(),
+        lambda w, where: w.options(checkpointLocation=where, path="/p").format("onceonly.files").start(),
         lambda w, where: (
-            w.format("onceonly.files").option("format", "json").option("checkpointLocation", where).start()
+            w.format("onceonly.files").option("format", "json").start("/p", checkpointLocation=where)
         ),
         lambda w, where: w.option("CheckpointLocation", where).start(None, "onceonly.console"),
         lambda w, where: w.start(format="onceonly.console", checkpointLocation=f"file:{where}"),
@@ -97,14 +100,14 @@ def test_a_checkpoint_where_the_session_puts_it_is_mended(writer: type[Any], tmp
 
     writer._spark = Session
     tell: list[Any] = [
-        lambda w, name: w.format("onceonly.kafka").queryName(name).start(),
-        lambda w, name: w.format("onceonly.kafka").start(queryName=name),
+        lambda w, name: w.format("onceonly.console").queryName(name).start(),
+        lambda w, name: w.format("onceonly.console").start(queryName=name),
     ]
     for number, start in enumerate(tell):
         metadata = torn(tmp_path / str(number))
         start(writer(), str(number))
         assert not metadata.exists()
-    writer().format("onceonly.kafka").start()  # without a name: refused later
+    writer().format("onceonly.console").start()  # without a name: refused later
 
 
 def test_how_far_spark_had_noted_epochs_is_known_of_each_start(writer: type[Any], tmp_path: Path) -> None:
@@ -136,13 +139,13 @@ def test_another_query_is_left_alone(writer: type[Any], tmp_path: Path) -> None:
 
 def test_spark_is_told_what_the_user_said(writer: type[Any]) -> None:
     written = (
-        writer().format("onceonly.files").option("checkpointLocation", "s3://bucket/x").start("p", topic=1)
+        writer().format("onceonly.files").option("checkpointLocation", "s3://bucket/x").start("p", maxRecordsPerFile=1)
     )
-    first, second = [each for each in written.told if each[0] == START], written.start().told[-2]
+    first, second = [each for each in written.told if each[0] == START], written.start("p").told[-2]
     assert [each for each in written.told if each[0] != START][:3] == [
         ("onceonly.files",),
         ("checkpointLocation", "s3://bucket/x"),
-        ("p", None, ("topic", 1)),
+        ("p", None, ("maxRecordsPerFile", 1)),
     ]
     assert len({first[0], second}) == 2, "each start has a name of its own"
     assert writer()._onceonly_noted == {}
@@ -160,6 +163,31 @@ def test_what_is_asked_to_be_told_of_a_query_is_refused_before_spark_starts_it(
     with pytest.raises(ConfigurationError, match=name):
         given.start()
     assert (None, None) not in given.told
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "said"),
+    [
+        ("kafka", {"kafka.bootstrap.servers": "b:1", "topics": "t"}, "did you mean topic?"),
+        ("postgres", {"url": "postgresql://b:1/shop"}, "option table of the sink postgres is missing"),
+        ("kafka", {**KAFKA, "onceonly.guarante": "x"}, "did you mean onceonly.guarantee?"),
+        ("kafka", {**KAFKA, "onceonly.visible": "early"}, "cannot show rows early"),
+        ("console", {PARTITION_BY: "`day`"}, "no partition columns"),
+    ],
+)
+def test_a_wrong_option_of_a_format_comes_out_of_start(
+    writer: type[Any], tmp_path: Path, form: str, options: dict[str, str], said: str
+) -> None:
+    given = writer().format(f"onceonly.{form}").options(checkpointLocation=str(tmp_path), **options)
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        given.start()
+    assert (None, None) not in given.told
+
+
+def test_a_sink_of_the_users_is_asked_for_its_options_where_it_is_planned_alone(
+    writer: type[Any], tmp_path: Path
+) -> None:
+    writer().format("onceonly.mine").options(checkpointLocation=str(tmp_path), any="x").start()
 
 
 @pytest.mark.parametrize(("name", "text"), [("onceonly.metrics.port", "0"), ("onceonly.report", "/r.html")])
@@ -252,7 +280,7 @@ def test_what_fails_by_raw_files_is_told_before_spark_fails_by_a_cast(
     )
     monkeypatch.setattr(starting, "_look", lambda _noted, _location: True)
     writer._spark = session
-    writer().format("onceonly.kafka").option("checkpointLocation", location).start()
+    writer().format("onceonly.console").option("checkpointLocation", location).start()
     told = [
         record.getMessage() for record in caplog.records if "fails in this session" in record.getMessage()
     ]

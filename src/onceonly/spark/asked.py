@@ -7,11 +7,13 @@ option; formats of others get what they always got. It is not seen where the que
 writer was partitioned before ``onceonly.register``.
 Where a format's word is written by ``foreachBatch``, the output modes are those of the format.
 
-The errors of a batch come out of ``save`` as they are: there is no supervisor to find them in Spark's.
+The errors of a batch come out of ``save`` as they are, and those of a start out of ``start``: there is no supervisor
+to find them in Spark's.
 """
 
 from __future__ import annotations
 
+import re
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ import pyspark
 
 from onceonly.errors import ConfigurationError, SetupError, find_error
 from onceonly.settings.query import PREFIX
-from onceonly.settings.registry import APPEND_COMPLETE, BUILT_IN
+from onceonly.settings.registry import APPEND_COMPLETE, BUILT_IN, find
 from onceonly.spark.versions import has_formats
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 PARTITION_BY = f"{PREFIX}partitionby"
 """The option, in lower case as Spark gives it, in which ``start`` hands over the columns."""
 _ASKED = "_onceonly_asked"
+_NO_FORMAT = re.compile(r"Failed to find the data source: (onceonly\.\w+)")
+"""What Spark says, before it advises to look whether the provider is on its class path."""
 _LAYOUT = ("partitionBy", "clusterBy")
 
 
@@ -135,6 +139,21 @@ def require_mode(sink: str, mode: str) -> None:
         )
 
 
+def no_format(text: str) -> ConfigurationError | None:
+    """Return what a format of ours is that Spark says it has not found: misspelt, or not registered. Anywhere; pure."""
+    match = _NO_FORMAT.search(text)
+    if match is None:
+        return None
+    try:
+        find(match[1])
+    except ConfigurationError as error:
+        return error
+    return ConfigurationError(
+        f"the format {match[1]} is not registered in this session",
+        next_step="call onceonly.register(spark) before it is used",
+    )
+
+
 def _found_here(writer: Any) -> None:  # noqa: ANN401  PySpark's
     """Let Spark find our formats: it looks in its thread's session, and a thread has none before it makes a frame."""
     writer._spark.createDataFrame([], "n int")  # noqa: SLF001  there is no other way to it
@@ -182,13 +201,20 @@ def _telling(
             self.partitionBy(partitionBy)
         said = self.__dict__.get(_ASKED, {})
         told = _told(said)
-        if _format(said).startswith(PREFIX):
+        is_ours = _format(said).startswith(PREFIX)
+        if is_ours:
             first(self)
             told |= more()
         else:
             for name in later.keys() & said.keys():
                 later[name](self, *said[name])
-        return real(self, path, queryName=queryName, **options, **told)
+        try:
+            return real(self, path, queryName=queryName, **options, **told)
+        except Exception as error:
+            known = (find_error(error) or no_format(str(error))) if is_ours else None
+            if known is None:
+                raise
+            raise known from None
 
     setattr(start, _ASKED, True)
     return start
@@ -226,7 +252,7 @@ def _saving(
         try:
             real(self, path, mode=mode, **options, **told)
         except Exception as error:
-            known = find_error(error) if is_ours else None
+            known = (find_error(error) or no_format(str(error))) if is_ours else None
             if known is None:
                 raise
             raise known from None
@@ -243,8 +269,8 @@ def _told(asked: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
     name = _format(asked)
     if not name.startswith(PREFIX):
         return {}
-    if not has_formats():
-        require_mode(name.removeprefix(PREFIX), mode)
+    if mode == "update" or not has_formats():
+        require_mode(name.removeprefix(PREFIX), mode)  # else said with the plan, of a sink that is known
     if asked.get("clusterBy"):
         raise ConfigurationError(
             f"{name} cannot cluster rows, and the query calls clusterBy.",

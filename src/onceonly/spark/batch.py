@@ -19,6 +19,7 @@ from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import ConfigurationError, ReplayMismatchError
 from onceonly.log.presence import Presence
 from onceonly.model import Mode, differing
+from onceonly.spark.shown import without_frames
 from onceonly.spark.task import require_all_slots, write_slot
 from onceonly.spark.writer import SlotMessage, enlisted
 from onceonly.stores.opened import tell
@@ -71,6 +72,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._plan = plan
         self._assignment = assignment
 
+    @without_frames
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SlotMessage:
         """Write one slot. Executor, once an attempt."""
         tell(self._assignment.hadoop)
@@ -78,6 +80,7 @@ class BatchWriter(DataSourceArrowWriter):
         with closing(Presence.hold(self._assignment.checkpoint, actor="task of a batch")):
             return SlotMessage(write_slot(self._assignment, iterator), None, self._assignment.query)
 
+    @without_frames
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Decide. Commit process, once a run; returns when everything decided is visible."""
         tell(self._assignment.hadoop)

@@ -23,6 +23,7 @@ from onceonly.sources.journal.place import Journal
 from onceonly.sources.journal.reader import Position, Reader
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.known import feed_class
+from onceonly.spark.shown import without_frames
 from onceonly.stores.access import Hadoop
 from onceonly.stores.opened import tell
 
@@ -54,6 +55,7 @@ class FeedReading(DataSource):
             next_step="use spark.readStream, with .trigger(availableNow=True) for what is there now",
         )
 
+    @without_frames
     def streamReader(self, schema: StructType) -> FeedReader:  # noqa: N802
         return FeedReader(self.feed_name, self.options, schema, self.hadoop)
 
@@ -112,6 +114,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = ("_schema", "_hadoop", "_address")
         return {name: self.__dict__[name] for name in kept}
 
+    @without_frames
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._reader.initial().offset
 
@@ -119,6 +122,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows_max = self._asked.rows_max
         return ReadMaxRows(rows_max) if rows_max else ReadAllAvailable()
 
+    @without_frames
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         position = self._at(start)
         reader, receiver = self._open()
@@ -129,6 +133,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = reader.limited(position.segment, end, limit.max_rows, known)
         return Position(position.journal, position.reader, end).offset
 
+    @without_frames
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read up to what is there now: what a receiver inside the job has got until its feed pauses."""
         reader, receiver = self._open()

@@ -28,6 +28,7 @@ from onceonly.settings.registry import SinkClass, find, load, settings_of
 from onceonly.settings.telemetry import NAMES
 from onceonly.spark.asked import require_mode, take_partition_by
 from onceonly.spark.batch import Batch, BatchWriter, plan_batch
+from onceonly.spark.shown import without_frames
 from onceonly.spark.versions import has_read_limits
 from onceonly.spark.writer import EpochCommitter, Stream, plan_epoch
 from onceonly.stores.access import Hadoop
@@ -68,6 +69,7 @@ class SinkFormat(DataSource):
     def name(cls) -> str:
         return PREFIX + cls.sink_name
 
+    @without_frames
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """Plan an epoch (planner process), or get ready to decide one (commit process)."""
         tell(self.hadoop)
@@ -86,6 +88,7 @@ class SinkFormat(DataSource):
             require_mode(self.sink_name, "complete")
         return plan_epoch(stream, columns)
 
+    @without_frames
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001
         """Plan a batch. Planner process, once a run."""
         tell(self.hadoop)
@@ -120,6 +123,7 @@ class SinkFormat(DataSource):
     def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002
         self._refuse_reading()
 
+    @without_frames
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of that source."""
         made: DataSourceStreamReader = self._source().make_reader(self.options, schema, self.hadoop)

@@ -16,6 +16,7 @@ from onceonly.sources.kinesis.planning import Planner
 from onceonly.sources.kinesis.positions import Offset
 from onceonly.sources.kinesis.reading import Share, Task, shares
 from onceonly.sources.kinesis.rows import DDL, batches
+from onceonly.spark.shown import without_frames
 from onceonly.stores.opened import tell
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class KinesisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner": None}
 
+    @without_frames
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._plan.initial().json
 
@@ -62,12 +64,14 @@ class KinesisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.records_max
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
+    @without_frames
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         offset = Offset.of(start)
         following = self._plan.following(offset, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         # Spark compares texts: what has not changed is given back as it came.
         return start if following is offset else following.json
 
+    @without_frames
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._plan.stop_at_now()
 

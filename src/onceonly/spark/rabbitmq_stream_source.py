@@ -18,6 +18,7 @@ from onceonly.sources.rabbitmq_stream.planning import Planner
 from onceonly.sources.rabbitmq_stream.positions import Position
 from onceonly.sources.rabbitmq_stream.reading import read
 from onceonly.sources.rabbitmq_stream.rows import DDL, batches
+from onceonly.spark.shown import without_frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
@@ -46,6 +47,7 @@ class RabbitStreamFormat(DataSource):
             next_step="use spark.readStream, with .trigger(availableNow=True) for what is there now",
         )
 
+    @without_frames
     def streamReader(self, schema: StructType) -> RabbitStreamReader:  # noqa: N802
         return RabbitStreamReader(self.options, schema)
 
@@ -72,6 +74,7 @@ class RabbitStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner": None}
 
+    @without_frames
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._plan.initial().json
 
@@ -79,6 +82,7 @@ class RabbitStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.rows_max
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
+    @without_frames
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
         place = Position.of(start)
@@ -86,6 +90,7 @@ class RabbitStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark compares texts: what has not changed is given back as it came.
         return start if following == place else following.json
 
+    @without_frames
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._plan.stop_at_now()
 

@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any
 from onceonly import background
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.checkpoint.torn import mend
-from onceonly.errors import OnceonlyError
+from onceonly.errors import OnceonlyError, SetupError
 from onceonly.log.place import FOLDER, home_of
 from onceonly.settings.query import CHECKPOINT, COMMIT_TIMEOUT, REPORT, START, parse_query, with_checkpoint
+from onceonly.settings.registry import BUILT_IN, build, load, settings_of
 from onceonly.settings.savepoints import OPTIONS as SAVEPOINTS
 from onceonly.settings.telemetry import NAMES
 from onceonly.spark import kept_back, lag, reporting, spans
+from onceonly.spark.asked import take_partition_by
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 from onceonly.spark.noted import forget, remember
 from onceonly.spark.versions import has_formats
@@ -96,6 +98,7 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
             _warn(self, location)
         lag.want(location, noted)
         if noted.get(_FORMAT, "").startswith(_FORMATS):
+            _refuse(noted, location, args[0] if args else more.get("path"))
             if location:
                 reporting.ask(location, noted.get(REPORT, ""))
                 told = {name: noted[name] for name in _WATCHED if name in noted}
@@ -108,10 +111,7 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
     def by_batch(self: Any, noted: Mapping[str, str], path: str | None) -> Any:  # noqa: ANN401  as PySpark's
         from onceonly.spark.foreach_batch import in_place_of
 
-        options = {name: value for name, value in noted.items() if name not in (_FORMAT, _OURS)}
-        if path is not None:
-            options["path"] = path
-        self.foreachBatch(in_place_of(noted[_FORMAT], options))
+        self.foreachBatch(in_place_of(noted[_FORMAT], _options(noted, path)))
         given = {spark: noted[name] for name, spark in _SPARKS.items() if name in noted}
         return real_start(self, **given)
 
@@ -182,6 +182,27 @@ def _look(told: Mapping[str, str], location: str) -> bool:
         committed = background.begin("onceonly-look", checkpoint.committed).result(_STORE_S)
         remember(home, max(committed, default=-1))
     return is_ours
+
+
+def _refuse(told: Mapping[str, str], location: str, path: str | None) -> None:
+    """See that a format takes the options that it is given. Raises ``ConfigurationError``.
+
+    The planner would say the same, but after the session has warmed up, and in the midst of Spark's own words. What
+    this machine lacks is left to it: it may have another Python.
+    """
+    form = told[_FORMAT].removeprefix(_FORMATS)
+    sink = BUILT_IN.get(form)
+    if sink is None:
+        return
+    with contextlib.suppress(SetupError):
+        options = take_partition_by(_options(told, path), load(sink).declared, who=told[_FORMAT])
+        where = {CHECKPOINT: location} if location else {}
+        build(settings_of({**options, **where}, form, sink).sink, sink).close()
+
+
+def _options(told: Mapping[str, str], path: str | None) -> dict[str, str]:
+    given = {name: value for name, value in told.items() if name not in (_FORMAT, _OURS, START)}
+    return given if path is None else {**given, "path": path}
 
 
 def _warn(writer: Any, location: str) -> None:  # noqa: ANN401  PySpark's

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from onceonly.errors import (
-    ConfigurationError,
     OnceonlyError,
     SupersededError,
     UnavailableError,
@@ -21,9 +20,9 @@ from onceonly.errors import (
 )
 from onceonly.log import owners as log_owners
 from onceonly.log.actions import OPERATOR
-from onceonly.settings.registry import find
 from onceonly.settings.restart import ExponentialDelay
 from onceonly.spark.application import application
+from onceonly.spark.asked import no_format
 from onceonly.spark.stopping import asked_to_end
 
 if TYPE_CHECKING:
@@ -41,8 +40,9 @@ _POLL_S = 0.1
 _SOURCE_ENDED = re.compile(
     r"terminated with exception: (EOF|Broken pipe|Connection reset)(?= SQLSTATE|\s*$)", re.MULTILINE
 )
-_NO_FORMAT = re.compile(r"Failed to find the data source: (onceonly\.\w+)")
-"""What Spark says, before it advises to look whether the provider is on its class path."""
+_TRACE_BEGINS = "Traceback (most recent call last):"
+_TRACE = re.compile(re.escape(_TRACE_BEGINS) + r"\n(?:[ \t].*\n|\n)+(\S.*)")
+"""A trace of Python in a text, up to the first line of the error itself."""
 
 
 def supervise(
@@ -179,10 +179,10 @@ def superseded(query: StreamingQuery) -> SupersededError | None:
 def explain(error: BaseException | str) -> str:
     """Say what an exception of a query means: onceonly's message and next step, without a stack trace.
 
-    Anywhere; pure. For an exception that did not come from onceonly, its first line; where Spark has not found a format
+    Anywhere; pure. For an exception that did not come from onceonly, its first line, and what Python code raised; where Spark has not found a format
     of onceonly's, the name that may be meant.
     """
-    known = _known(error) or _no_format(str(error))
+    known = _known(error) or no_format(str(error))
     return f"{known.code}: {known.what}\nNext: {known.next_step}" if known else _first_line(error)
 
 
@@ -200,23 +200,12 @@ def _known(error: BaseException | str) -> OnceonlyError | None:
     )
 
 
-def _no_format(text: str) -> OnceonlyError | None:
-    """Return what a format is that Spark has not found: misspelt, or not registered in this session."""
-    match = _NO_FORMAT.search(text)
-    if match is None:
-        return None
-    try:
-        find(match[1])
-    except ConfigurationError as error:
-        return error
-    return ConfigurationError(
-        f"the format {match[1]} is not registered in this session",
-        next_step="call onceonly.register(spark) before it is used",
-    )
-
-
 def _first_line(error: BaseException | str) -> str:
     if isinstance(error, OnceonlyError):
         return error.what
-    lines = str(error).strip().splitlines()
+    text = str(error).strip()
+    lines = text.splitlines()
+    raised = _TRACE.findall(text)
+    if raised:  # Spark's first line ends where the trace begins, and says nothing of it
+        return f"{lines[0].removesuffix(_TRACE_BEGINS).rstrip()} {raised[-1]}"
     return lines[0] if lines else type(error).__name__

@@ -23,6 +23,7 @@ from onceonly.executor.kept import Kept
 from onceonly.spark import spans
 from onceonly.spark.lag import NO_LAG
 from onceonly.spark.processes.garbage import freeze
+from onceonly.spark.shown import without_frames
 from onceonly.spark.task import require_all_slots, write_slot
 
 try:
@@ -124,6 +125,7 @@ class SlotWriter(ArrowWriter):
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
 
+    @without_frames
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SlotMessage:
         """Write one slot. Executor, once an attempt."""
         plan = self._assignment.plan
@@ -148,6 +150,7 @@ class EpochCommitter(ArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> NoReturn:  # noqa: ARG002
         _misplaced("write", -1, [])
 
+    @without_frames
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Decide. Once a try; returns when everything decided is visible."""
         plan, query, ballots = _collect(messages)
