@@ -12,10 +12,7 @@ from onceonly.spark.shown import without_frames
 
 
 def deep(error: BaseException) -> None:
-    try:
-        raise KeyError("of a library")  # noqa: EM101  a stand-in
-    except KeyError as cause:
-        raise error from cause
+    raise error from KeyError("of a library")
 
 
 @without_frames
@@ -38,7 +35,9 @@ def test_a_typed_error_is_printed_without_the_frames_below_the_method() -> None:
     assert found.endswith("[ONCEONLY:CONFIGURATION] the sink knows no option x [next: remove it]\n")
 
 
-@pytest.mark.parametrize("error", [ProtocolError("a defect", next_step="report it"), ValueError("of the user")])
+@pytest.mark.parametrize(
+    "error", [ProtocolError("a defect", next_step="report it"), ValueError("of the user")]
+)
 def test_a_defect_and_what_others_raise_keep_theirs(error: Exception) -> None:
     found = printed(error)
     assert "in deep" in found

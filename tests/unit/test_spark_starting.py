@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,9 @@ def torn(checkpoint: Path) -> Path:
 
 def test_a_query_by_a_format_of_ours_has_its_checkpoint_mended(writer: type[Any], tmp_path: Path) -> None:
     tell: list[Any] = [
-        lambda w, where: w.format("onceonly.kafka").options(**KAFKA).option("checkpointLocation", where).start(),
+        lambda w, where: (
+            w.format("onceonly.kafka").options(**KAFKA).option("checkpointLocation", where).start()
+        ),
         lambda w, where: w.options(checkpointLocation=where, path="/p").format("onceonly.files").start(),
         lambda w, where: (
             w.format("onceonly.files").option("format", "json").start("/p", checkpointLocation=where)
@@ -139,7 +142,10 @@ def test_another_query_is_left_alone(writer: type[Any], tmp_path: Path) -> None:
 
 def test_spark_is_told_what_the_user_said(writer: type[Any]) -> None:
     written = (
-        writer().format("onceonly.files").option("checkpointLocation", "s3://bucket/x").start("p", maxRecordsPerFile=1)
+        writer()
+        .format("onceonly.files")
+        .option("checkpointLocation", "s3://bucket/x")
+        .start("p", maxRecordsPerFile=1)
     )
     first, second = [each for each in written.told if each[0] == START], written.start("p").told[-2]
     assert [each for each in written.told if each[0] != START][:3] == [
@@ -163,6 +169,17 @@ def test_what_is_asked_to_be_told_of_a_query_is_refused_before_spark_starts_it(
     with pytest.raises(ConfigurationError, match=name):
         given.start()
     assert (None, None) not in given.told
+
+
+def test_a_function_that_makes_a_sink_and_leaves_it_alone_fails(writer: type[Any]) -> None:
+    def write(_df: object, _batch_id: int) -> None:
+        onceonly.sink("onceonly.console")
+
+    given = writer().foreachBatch(func=write)
+    with pytest.raises(ConfigurationError, match="made the sink 'console'"):
+        given.told[0][0](SimpleNamespace(isEmpty=lambda: False), 0)
+    sink = onceonly.sink("onceonly.console")
+    assert writer().foreachBatch(sink).told == [(sink,)]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +259,7 @@ def test_without_formats_queries_of_others_are_left_alone(writer: type[Any]) -> 
     assert writer().format("kafka").start("p").told == [("kafka",), ("p", None)]
     given = writer().format("onceonly.kafka").foreachBatch(print).start()
     form, (function,), start = given.told
-    assert (form, function.__wrapped__, start) == (("onceonly.kafka",), print, (None, None))
+    assert (form, inspect.unwrap(function), start) == (("onceonly.kafka",), print, (None, None))
 
 
 def test_it_is_put_into_pyspark_once() -> None:

@@ -210,10 +210,14 @@ def test_explain_leaves_out_the_stack_trace() -> None:
 
 
 def test_explain_says_what_python_code_of_the_users_raised() -> None:
-    trace = 'Traceback (most recent call last):\n  File "job.py", line 9, in of\n    raise ValueError("13")\n{}\n\n SQLSTATE: 1'
+    trace = (
+        'Traceback (most recent call last):\n  File "job.py", line 9, in of\n    raise x\n{}\n\n SQLSTATE: 1'
+    )
     said = "[STREAM_FAILED] Query [id = 7] failed: An exception was thrown from the Python worker: "
     assert explain(RuntimeError(said + trace.format("ValueError: 13"))) == f"{said}ValueError: 13"
-    nested = trace.format("KeyError: 2\n\nDuring handling of the above exception, another exception occurred:\n")
+    nested = trace.format(
+        "KeyError: 2\n\nDuring handling of the above exception, another exception occurred:\n"
+    )
     assert explain(RuntimeError(said + nested + trace.format("ValueError: 13"))) == f"{said}ValueError: 13"
 
 

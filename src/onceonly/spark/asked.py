@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 
 from onceonly.errors import ConfigurationError, SetupError, find_error
-from onceonly.settings.query import PREFIX
+from onceonly.settings.query import JOB, PREFIX
 from onceonly.settings.registry import APPEND_COMPLETE, BUILT_IN, find
+from onceonly.spark import unused
 from onceonly.spark.versions import has_formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from onceonly.errors import OnceonlyError
     from onceonly.options import Option
 
 PARTITION_BY = f"{PREFIX}partitionby"
@@ -34,6 +36,7 @@ PARTITION_BY = f"{PREFIX}partitionby"
 _ASKED = "_onceonly_asked"
 _NO_FORMAT = re.compile(r"Failed to find the data source: (onceonly\.\w+)")
 """What Spark says, before it advises to look whether the provider is on its class path."""
+_NO_MODE, _MODE = "[UNSUPPORTED_DATA_SOURCE_SAVE_MODE]", "mode append"
 _LAYOUT = ("partitionBy", "clusterBy")
 
 
@@ -154,6 +157,18 @@ def no_format(text: str) -> ConfigurationError | None:
     )
 
 
+def _known(error: Exception) -> OnceonlyError | None:
+    text = str(error)
+    return find_error(error) or no_format(text) or (_no_mode() if _NO_MODE in text else None)
+
+
+def _no_mode() -> ConfigurationError:
+    return ConfigurationError(
+        f"a batch is written without {_MODE}, and Spark's default is none that Python formats have",
+        next_step="write with .mode('append')",
+    )
+
+
 def _found_here(writer: Any) -> None:  # noqa: ANN401  PySpark's
     """Let Spark find our formats: it looks in its thread's session, and a thread has none before it makes a frame."""
     writer._spark.createDataFrame([], "n int")  # noqa: SLF001  there is no other way to it
@@ -169,9 +184,9 @@ def _nothing(real: Callable[..., Any]) -> Callable[..., Any]:
 
 def _remembering(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(real)
-    def method(self: Any, *arguments: Any) -> Any:  # noqa: ANN401  PySpark's own
-        done = real(self, *arguments)
-        self.__dict__.setdefault(_ASKED, {})[name] = arguments
+    def method(self: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401  PySpark's own
+        done = real(self, *arguments, **named)
+        self.__dict__.setdefault(_ASKED, {})[name] = (*arguments, *named.values())
         return done
 
     return method
@@ -211,10 +226,10 @@ def _telling(
         try:
             return real(self, path, queryName=queryName, **options, **told)
         except Exception as error:
-            known = (find_error(error) or no_format(str(error))) if is_ours else None
+            known = _known(error) if is_ours else None
             if known is None:
                 raise
-            raise known from None
+            raise known.with_traceback(None) from None
 
     setattr(start, _ASKED, True)
     return start
@@ -252,10 +267,12 @@ def _saving(
         try:
             real(self, path, mode=mode, **options, **told)
         except Exception as error:
-            known = (find_error(error) or no_format(str(error))) if is_ours else None
+            known = _known(error) if is_ours else None
             if known is None:
                 raise
-            raise known from None
+            if unused.is_within() and (JOB in known.what or _MODE in known.what):
+                raise unused.no_batch(_format(said)) from None
+            raise known.with_traceback(None) from None
 
     setattr(save, _ASKED, True)
     return save
@@ -269,8 +286,8 @@ def _told(asked: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
     name = _format(asked)
     if not name.startswith(PREFIX):
         return {}
-    if mode == "update" or not has_formats():
-        require_mode(name.removeprefix(PREFIX), mode)  # else said with the plan, of a sink that is known
+    if mode == "update" or not has_formats():  # else it is said with the plan, of a sink that is known
+        require_mode(name.removeprefix(PREFIX), mode)
     if asked.get("clusterBy"):
         raise ConfigurationError(
             f"{name} cannot cluster rows, and the query calls clusterBy.",

@@ -20,7 +20,7 @@ from onceonly.settings import savepoints
 from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN
 from onceonly.settings.telemetry import LOCAL, TelemetrySettings
-from onceonly.spark import connect, kept_back, lag, reporting, spans
+from onceonly.spark import connect, kept_back, lag, reporting, spans, unused
 from onceonly.spark.application import application
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
@@ -147,6 +147,7 @@ class Epoch:
 
     def _begin(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
         connect.refuse_function(df.sparkSession)
+        unused.entered()
         lag.note(settings)
         self._df = df
         self._epoch = batch_id

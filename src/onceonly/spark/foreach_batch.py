@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import ConfigurationError
 from onceonly.settings.query import CHECKPOINT, no_checkpoint
 from onceonly.settings.registry import find, load, settings_of
-from onceonly.spark import kept_back
+from onceonly.spark import kept_back, unused
 from onceonly.spark.asked import take_partition_by
 from onceonly.spark.epoch import Epoch
 from onceonly.spark.running import session_checkpoint
@@ -48,6 +48,7 @@ class ForeachBatch:
     def __init__(self, name: object, options: dict[str, str]) -> None:
         self._name, self.sink_class = find(name)
         self._options = options
+        unused.made(self._name)
         parsed = settings_of(options, self._name, self.sink_class)
         self._query = parsed.query
         self._of_query = [name for name in parsed.of_query if name != CHECKPOINT]

@@ -1,7 +1,7 @@
 """What Spark shows of an error that a user is to mend: its sentence, and not how onceonly came to it.
 
-Spark prints the trace of a Python process three times, in the driver's log, in the exception and in its text. Of an error
-whose cause is proven the sentence says all; the frames of onceonly would only hide it.
+Spark prints the trace of a Python process three times, in the driver's log, in the exception and in its text. Of an
+error whose cause is proven the sentence says all; the frames of onceonly would only hide it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Made = TypeVar("_Made")
 def without_frames(method: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
     """Let typed errors out of a method that Spark calls without the frames below it. Any process; pure.
 
-    A defect of onceonly's, and what is no error of onceonly's, keeps them. Of the others they are in the log's debug level.
+    A defect of onceonly's, and what is no error of onceonly's, keeps them; those of others are logged at debug level.
     """
 
     @wraps(method)

@@ -5,7 +5,8 @@ of ours if it writes by a format of ours, or if its checkpoint holds our log. Th
 a query, and Spark does not tell them of a start; so a query by a format of ours carries one option more, drawn for each
 start: what was found out in the start before is then found out again. It begins with where this process answers them.
 Where PySpark has no writer for formats, a query by one of ours becomes one by ``foreachBatch`` here, with its options.
-A function for ``foreachBatch`` is wrapped, too, so that it keeps back no error (``kept_back``).
+A function for ``foreachBatch`` is wrapped, too, so that it keeps back no error (``kept_back``) and
+leaves no sink alone (``unused``).
 The wrapping is done once in a process, by ``register``.
 """
 
@@ -27,7 +28,7 @@ from onceonly.settings.query import CHECKPOINT, COMMIT_TIMEOUT, REPORT, START, p
 from onceonly.settings.registry import BUILT_IN, build, load, settings_of
 from onceonly.settings.savepoints import OPTIONS as SAVEPOINTS
 from onceonly.settings.telemetry import NAMES
-from onceonly.spark import kept_back, lag, reporting, spans
+from onceonly.spark import kept_back, lag, reporting, spans, unused
 from onceonly.spark.asked import take_partition_by
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 from onceonly.spark.noted import forget, remember
@@ -124,7 +125,7 @@ def _guarding(real: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(real)
     def wrapped(self: Any, func: Any) -> Any:  # noqa: ANN401  as PySpark's
         is_users = callable(func) and not _is_ours(func)
-        return real(self, kept_back.guarded(func) if is_users else func)
+        return real(self, unused.watched(kept_back.guarded(func)) if is_users else func)
 
     return wrapped
 

@@ -179,8 +179,8 @@ def superseded(query: StreamingQuery) -> SupersededError | None:
 def explain(error: BaseException | str) -> str:
     """Say what an exception of a query means: onceonly's message and next step, without a stack trace.
 
-    Anywhere; pure. For an exception that did not come from onceonly, its first line, and what Python code raised; where Spark has not found a format
-    of onceonly's, the name that may be meant.
+    Anywhere; pure. For an exception that did not come from onceonly, its first line, and what Python code raised; where
+    Spark has not found a format of onceonly's, the name that may be meant.
     """
     known = _known(error) or no_format(str(error))
     return f"{known.code}: {known.what}\nNext: {known.next_step}" if known else _first_line(error)

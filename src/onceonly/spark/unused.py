@@ -1,0 +1,79 @@
+"""A sink that a ``foreachBatch`` function makes and then leaves alone, as a plain ``df.write`` is put into place by it.
+
+``onceonly.sink(…)`` writes nothing by itself. A function that only makes one lets its rows go by, and Spark notes the
+epoch: they would be lost without a word. Driver's Python, in Spark's callback thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import wraps
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+
+_HOW = (
+    ".foreachBatch(onceonly.sink(...)) in place of the function; or in it: with onceonly.epoch(df, batch_id, log=...) "
+    "as epoch: epoch.write(df, onceonly.sink(...))"
+)
+
+
+class _Call(threading.local):
+    made: str = ""
+    is_entered: bool = False
+    is_within: bool = False
+
+
+_call = _Call()
+
+
+def made(name: str) -> None:
+    """Note that a sink was made in this thread."""
+    _call.made = name
+
+
+def entered() -> None:
+    """Note that an epoch was entered in this thread."""
+    _call.is_entered = True
+
+
+def is_within() -> bool:
+    """Say whether this thread is in a ``foreachBatch`` function."""
+    return _call.is_within
+
+
+def no_batch(form: str) -> ConfigurationError:
+    """Make the error for a ``df.write`` by a format of ours, without an id, in a ``foreachBatch`` function."""
+    return ConfigurationError(
+        f"{form}: df.write is a batch with an id of its own, and knows nothing of the epoch that this foreachBatch "
+        "function is called for",
+        next_step=f"write the epoch with {_HOW}",
+    )
+
+
+def watched(function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    """Return a function of a user's that fails where it made a sink, entered no epoch, and its frame has rows. Driver.
+
+    Only then is the frame evaluated once more, up to its first row.
+    """
+
+    @wraps(function, updated=())
+    def call(df: DataFrame, batch_id: int) -> None:
+        _call.made, _call.is_entered, _call.is_within = "", False, True
+        try:
+            function(df, batch_id)
+        finally:
+            _call.is_within = False
+        if _call.made and not _call.is_entered and not df.isEmpty():
+            raise ConfigurationError(
+                f"chk-{batch_id}: the foreachBatch function made the sink {_call.made!r} and gave it nothing to write",
+                next_step=f"write the epoch with {_HOW}",
+            )
+
+    return call

@@ -1,0 +1,89 @@
+"""Rows that a foreachBatch function lets go by, as it only made a sink, are not lost without a word."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import onceonly
+from onceonly.errors import ConfigurationError
+from onceonly.spark import asked, unused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def frame(*, rows: bool = True) -> Any:  # noqa: ANN401  a stand-in for Spark's
+    return SimpleNamespace(isEmpty=lambda: not rows)
+
+
+def only_made(_df: object, _batch_id: int) -> None:
+    onceonly.sink("onceonly.console")
+
+
+def made_and_entered(_df: object, _batch_id: int) -> None:
+    onceonly.sink("onceonly.console")
+    unused.entered()
+
+
+def neither(_df: object, _batch_id: int) -> None:
+    """A function of somebody's who does without onceonly."""
+
+
+def test_a_sink_that_was_made_and_not_written_to_fails_the_epoch() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"chk-3: .* made the sink 'console'.*foreachBatch\(onceonly\.sink"
+    ):
+        unused.watched(only_made)(frame(), 3)
+
+
+@pytest.mark.parametrize("function", [made_and_entered, neither])
+def test_other_functions_are_let_be(function: Callable[[Any, int], None]) -> None:
+    with pytest.raises(ConfigurationError):
+        unused.watched(only_made)(frame(), 3)  # what it left behind is no other call's
+    onceonly.sink("onceonly.console")
+    unused.watched(function)(frame(), 4)
+
+
+def test_an_empty_frame_may_go_by() -> None:
+    unused.watched(only_made)(frame(rows=False), 3)
+
+
+def test_the_methods_of_a_writer_take_their_arguments_by_name_too() -> None:
+    class Writer:
+        def outputMode(self, outputMode: str) -> Writer:  # noqa: N802, N803  PySpark's
+            return self
+
+        def start(self, path: str | None = None, **options: object) -> str:
+            return "started"
+
+    asked.wrap(Writer)
+    assert Writer().outputMode(outputMode="complete").start() == "started"
+
+
+@pytest.mark.parametrize(
+    "said", ["[ONCEONLY:CONFIGURATION] the option 'onceonly.job' is missing: it is the id [next: name it]",
+             '[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source cannot be written in the "ErrorIfExists" mode.']
+)  # fmt: skip
+def test_a_batch_by_our_format_in_such_a_function_names_what_writes_an_epoch(said: str) -> None:
+    class Writer:
+        def format(self, source: str) -> Writer:
+            return self
+
+        def partitionBy(self, *columns: object) -> Writer:  # noqa: N802  PySpark's
+            return self
+
+        def save(self, path: str | None = None, mode: str | None = None, **options: object) -> None:
+            raise RuntimeError(said)
+
+    asked.wrap_batch(Writer)
+
+    def write(_df: object, _batch_id: int) -> None:
+        Writer().format("onceonly.kafka").save("/x")
+
+    with pytest.raises(ConfigurationError, match=r"foreachBatch\(onceonly\.sink"):
+        unused.watched(write)(frame(), 1)
+    with pytest.raises(ConfigurationError, match=r"onceonly\.job|mode append"):
+        write(frame(), 1)
