@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from tests.unit.disk_bench import in_child
 from tests.unit.journal_bench import FEED, OF, held, opened, rows
@@ -24,7 +25,8 @@ from onceonly.errors import (
     SupersededError,
     UnavailableError,
 )
-from onceonly.sources.journal import Journal, Position, Reader
+from onceonly.operations.journals import drop_reader
+from onceonly.sources.journal import Journal, Position, Reader, claims
 from onceonly.sources.journal import writer as writing
 from onceonly.sources.journal.segments import FOLDS, SEGMENTS, name_of
 from onceonly.sources.journal.window import Window
@@ -265,6 +267,55 @@ def test_without_locks_the_writer_whose_number_is_taken_stops(
         with pytest.raises(SupersededError, match="segment 1"):
             older.append(rows("a"))
     assert held(place) == ["a"]
+
+
+def test_without_locks_the_query_that_began_to_read_before_stops(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a fork and its original on a store: what the older one has not read is not deleted by its late note."""
+    monkeypatch.setattr(Journal, "lock", lambda *_: None)
+    monkeypatch.setattr(claims, "_LOOK_S", 0.0)
+    with opened(place) as writer:
+        for each in "abcd":
+            writer.append(rows(each))
+        older, newer = reader_of(place), reader_of(place)
+        start = older.initial()
+        older.require(start)
+        older.commit(1)
+        newer.require(start)
+        newer.commit(1)
+        late = Journal.at(str(place)).reading()
+        assert late is not None
+        for refused in (older.newest, lambda: older.commit(3)):
+            with pytest.raises(SupersededError, match=r"reads the journal .* now; this one has stopped"):
+                refused()
+        Journal.at(str(place)).note_reading(msgspec.structs.replace(late, upto=3, claim=late.claim - 1))
+        writer.tidy(now=True)
+        assert held(place) == ["a", "b", "c", "d"]
+        newer.commit(2)
+        writer.tidy(now=True)
+        assert held(place) == ["b", "c", "d"]
+        assert newer.newest() == 4
+
+
+def test_a_query_that_is_refused_stops_nobody(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Journal, "lock", lambda *_: None)
+    monkeypatch.setattr(claims, "_LOOK_S", 0.0)
+    with opened(place) as writer:
+        for each in "abcd":
+            writer.append(rows(each))
+        reader = reader_of(place)
+        start = reader.initial()
+        for end in (1, 2, 3):
+            reader.commit(end)
+        with pytest.raises(JournalError, match="was read up to segment 2"):
+            reader_of(place).require(start)
+        with pytest.raises(JournalError, match="by another query"):
+            reader_of(place).initial()
+        assert reader.newest() == 4
+        drop_reader(str(place))
+        with pytest.raises(SupersededError):
+            reader.newest()
 
 
 def test_only_its_user_can_read_it(place: Path) -> None:

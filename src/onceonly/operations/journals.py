@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, JournalError
+from onceonly.sources.journal.claims import Claim
 from onceonly.sources.journal.lock import Hold, holder_of
 from onceonly.sources.journal.place import IDENTITY, READING, Journal
-from onceonly.sources.journal.segments import FOLDS, SEGMENTS, name_of
+from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,12 +76,14 @@ def drop(address: str) -> None:
     journal = _there(address)
     with _unused(journal):
         # Its identity goes last, so that a drop that was killed can be run again.
-        for folder in (SEGMENTS, FOLDS):
+        for folder in (SEGMENTS, FOLDS, CLAIMS):
             for number in journal.numbers(folder):
                 journal.store.delete(name_of(folder, number))
         for name in (READING, IDENTITY):
             journal.store.delete(name)
-        journal.store.drop_leftovers(lambda name: "/" not in name or name.startswith((SEGMENTS, FOLDS)))
+        journal.store.drop_leftovers(
+            lambda name: "/" not in name or name.startswith((SEGMENTS, FOLDS, CLAIMS))
+        )
         if journal.folder is not None:
             _remove_folders(journal, journal.folder)
 
@@ -89,6 +92,7 @@ def drop_reader(address: str) -> None:
     """Forget who reads a journal: the next query begins at the oldest segment that is kept. Raises as ``drop``."""
     journal = _there(address)
     with _unused(journal, "reader"):
+        Claim.put(journal)  # where no lock refuses this, the query that reads it stops
         journal.store.delete(READING)
 
 
@@ -98,7 +102,7 @@ def _remove_folders(journal: Journal, folder: Path) -> None:
         lock = journal.lock(name)
         if lock is not None:
             lock.unlink(missing_ok=True)
-    for each in (folder / SEGMENTS, folder / FOLDS, folder):
+    for each in (folder / SEGMENTS, folder / FOLDS, folder / CLAIMS, folder):
         with suppress(OSError):
             each.rmdir()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceonly.errors import ConfigurationError, JournalError, UnavailableError
+from onceonly.sources.journal.claims import Claim
 from onceonly.sources.journal.lock import WAIT_S, Hold
 from onceonly.sources.journal.segments import FOLDS, SEGMENTS, Reading, name_of
 
@@ -111,6 +112,8 @@ class Reader:
         self._committed: int | None = None
         self._rows: dict[int, int] = {}
         self._required: Position | None = None
+        self._claim: Claim | None = None
+        self._noted: Reading | None = None
 
     def close(self) -> None:
         """Let the journal go. Idempotent."""
@@ -122,16 +125,14 @@ class Reader:
         Raises ``JournalError`` where another query has begun to read it.
         """
         reading = self._journal.reading()
-        if reading is None:
-            reading = Reading(reader=uuid.uuid4().hex)
-            self._journal.note_reading(reading)
-        elif reading.upto:
+        if reading is not None and reading.upto:
             raise JournalError(
                 f"the journal {self._journal.where} was read up to segment {reading.upto} by another query, or on "
                 "another checkpoint",
                 next_step="start on that checkpoint; or give this query a journal of its own; or, if that query will "
                 f"never run again: onceonly journal drop --reader {self._journal.where}",
             )
+        reading = self._claimed(reading or Reading(reader=uuid.uuid4().hex))
         segments = self._journal.numbers(SEGMENTS)
         folds = self._journal.numbers(FOLDS)
         first = segments[0] - 1 if segments else max(folds, default=0)
@@ -147,15 +148,18 @@ class Reader:
         known = self._required
         if known is not None and (known.journal, known.reader) == (position.journal, position.reader):
             return
-        if require_kept(self._journal, position) is None:
-            self._journal.note_reading(Reading(reader=position.reader))
+        # A start that is refused claims nothing.
+        self._claimed(require_kept(self._journal, position) or Reading(reader=position.reader))
         self._required = position
 
     def newest(self, after: int = 0) -> int:
         """Return the newest segment that is durable.
 
-        Raises ``JournalError`` where the journal went back ``after`` a segment was read: its rows would be passed over.
+        Raises ``JournalError`` where the journal went back ``after`` a segment was read: its rows would be passed over;
+        ``SupersededError`` where another query reads it now.
         """
+        if self._claim is not None:
+            self._claim.require_newest()
         newest = self._durable() if self._durable is not None else self._looked()
         if newest < after:
             raise JournalError(
@@ -191,15 +195,30 @@ class Reader:
         That call may be one of an earlier start: a query that takes one epoch a start makes one call in each.
         """
         before, self._committed = self._committed, end
-        reading = self._journal.reading()
-        if reading is None:
+        if self._claim is not None:
+            self._claim.require_newest()
+        there = self._journal.reading()
+        if there is None:
             return
+        # Not what is there, where this one has noted before: an older query may have noted it late.
+        reading = self._noted or self._claimed(there)
         if before is None:
             before = self._named_before(reading, end)
-        noted = Reading(reader=reading.reader, upto=max(before, reading.upto), named=end)
-        if noted != reading:
+        noted = msgspec.structs.replace(reading, upto=max(before, reading.upto), named=end)
+        if noted != there:
             self._journal.note_reading(noted)
+        self._noted = noted
         self._rows = {number: rows for number, rows in self._rows.items() if number > noted.upto}
+
+    def _claimed(self, reading: Reading) -> Reading:
+        """Claim the journal, once, and note that what is known of its reading holds; return it under this claim."""
+        if self._claim is None:
+            self._claim = Claim.put(self._journal)
+        own = msgspec.structs.replace(reading, claim=self._claim.number)
+        if own != self._noted:
+            self._journal.note_reading(own)
+            self._noted = own
+        return own
 
     def _named_before(self, reading: Reading, end: int) -> int:
         """Return what an earlier start has named; 0 where this one began before that, or names the same again."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SEGMENTS: Final = "segments/"
 FOLDS: Final = "folds/"
+CLAIMS: Final = "readers/"
 _HASH_BYTES: Final = 16
 
 T = TypeVar("T")
@@ -53,11 +54,19 @@ class Reading(msgspec.Struct, frozen=True):
     """Who reads a journal, and up to which segment it will never ask again.
 
     ``named`` is what the newest commit of the query has named: read for good with the next one, also of a later start.
+    ``claim`` is the number of the claim under which that was noted.
     """
 
     reader: str
     upto: int = 0
     named: int = 0
+    claim: int = 0
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """One start's claim to read a journal."""
+
+    reader: str
 
 
 class Segment(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from onceonly import failpoints
 from onceonly.errors import JournalError, SupersededError, UnavailableError
+from onceonly.sources.journal.claims import newest_claim
 from onceonly.sources.journal.lock import WAIT_S, Hold
 from onceonly.sources.journal.segments import (
     FOLDS,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from onceonly.sources.journal.options import Limits
     from onceonly.sources.journal.place import Journal
+    from onceonly.sources.journal.segments import Reading
 
 log = logging.getLogger("onceonly")
 
@@ -166,9 +168,13 @@ class Writer:
         upto = min(reading.upto, self.newest - 1) if reading is not None else 0
         due = [number for number in self._bytes if number <= upto]
         late = moment - self._folded_at >= _TIDY_LATEST_S
-        if due and (now or late or len(due) >= _TIDY_MANY):
+        if due and (now or late or len(due) >= _TIDY_MANY) and not self._is_outdated(reading):
             self._fold(due)
             self._folded_at = moment
+
+    def _is_outdated(self, reading: Reading | None) -> bool:
+        """Say whether a query has noted it that another one has taken the journal from: it may have read further."""
+        return reading is not None and reading.claim < newest_claim(self._journal)
 
     def _fold(self, due: list[int]) -> None:
         last = max(due)
