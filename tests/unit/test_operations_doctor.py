@@ -180,6 +180,20 @@ FAULTS: dict[str, tuple[Callable[[QueryCoordinator], object], tuple[str, str]]] 
 }  # fmt: skip
 
 
+def test_what_is_to_be_typed_is_a_command_also_where_names_have_spaces(tmp_path: Path) -> None:
+    each = QueryCoordinator(tmp_path / "a cp")
+    each.complete(0)
+    rescaled = Action(
+        command="rescale", epoch=0, who="ann", stamp=Stamp(at="2026-01-02T03:04:05.678Z"), before="2"
+    )
+    ActionFiles(log_store(str(each.path))).put(rescaled)
+    said = run("doctor", each.path, "--only", "log").stdout
+    assert f"next: onceonly rescale '{each.path}' --partitions N --savepoint PLACE" in said
+    each.decide(1)
+    said = run("doctor", each.path, "--only", "transactions").stdout
+    assert f"onceonly transactions explain t1-0 '{each.path}'" in said
+
+
 def test_a_folder_that_another_user_has_made_is_told_with_the_jobs_user(
     coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

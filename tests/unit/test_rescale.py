@@ -48,6 +48,19 @@ def test_it_is_refused_beside_a_run_and_while_an_epoch_is_owed(
     assert not (coordinator.path.parent / "savepoints").exists()
 
 
+def test_of_two_at_once_the_second_is_refused(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, str]] = []
+    monkeypatch.setattr(offline, "require", lambda: None)
+    monkeypatch.setattr(
+        offline, "repartition", lambda *_args, **_more: seen.append(told(coordinator, capsys))
+    )
+    assert told(coordinator, capsys)[0] == 0
+    [(status, said)] = seen
+    assert (status, "(onceonly rescale)" in " ".join(said.split())) == (64, True)
+
+
 def test_an_epoch_that_spark_has_not_noted_is_told_before_spark_is_asked(
     coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str]
 ) -> None:

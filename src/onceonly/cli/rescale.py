@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from onceonly.cli import shared
@@ -34,6 +36,7 @@ def rescale(  # noqa: PLR0913  one parameter for each option
     For PySpark 4.2 or newer, and state in RocksDB. The next start goes on with the new number.
     """
     from onceonly import savepoints
+    from onceonly.log.presence import Presence
     from onceonly.operations import rescale as operation
     from onceonly.operations.find import the_one
     from onceonly.savepoints import report
@@ -56,17 +59,18 @@ def rescale(  # noqa: PLR0913  one parameter for each option
     where = savepoints.address_in(place, made.name)
     shared.tell(report.sentence(where, made))
     operation.prepare(here, partitions, force=force)  # a run may have begun meanwhile
-    action = operation.begin(here, found, because=because)
-    try:
-        offline.repartition(
-            here.location,
-            partitions,
-            settings={**opened.told().for_spark(), **found.settings, **given},
-            local=here.folder is not None,
-        )
-    except OnceonlyError as error:
-        operation.end(here, action, f"not done: {error.what}")
-        raise
+    with contextlib.closing(Presence.hold(here.location, actor="onceonly rescale")):
+        action = operation.begin(here, found, because=because)
+        try:
+            offline.repartition(
+                here.location,
+                partitions,
+                settings={**opened.told().for_spark(), **found.settings, **given},
+                local=here.folder is not None,
+            )
+        except OnceonlyError as error:
+            operation.end(here, action, f"not done: {error.what}")
+            raise
     after = f"{n(partitions, 'partition')} of state, from chk-{found.epoch + 1} on, which has no rows"
     operation.end(here, action, after)
     if as_json:

@@ -20,6 +20,7 @@ from onceonly.model import LinkKind, seconds_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.find import find, single
 from onceonly.operations.probes import Health, Sick, asked
+from onceonly.operations.rescale import COMMAND as RESCALE
 from onceonly.ports.standing import Stands
 from onceonly.words import n
 
@@ -128,12 +129,14 @@ def _whole(checkpoint: Checkpoint) -> None:
 
 
 def _actions(checkpoint: Checkpoint) -> None:
-    model = look.unsettled(checkpoint)
+    model, path = look.unsettled(checkpoint), shlex.quote(checkpoint.path)
     for action in model.actions[:1]:
         if not action.after and not model.run.alive:
             raise Sick(
                 action.sentence,
-                f"onceonly transactions {action.command} chk-{action.epoch} {checkpoint.path}",
+                f"onceonly rescale {path} --partitions N --savepoint PLACE"
+                if action.command == RESCALE
+                else f"onceonly transactions {action.command} chk-{action.epoch} {path}",
             )
 
 
@@ -266,7 +269,8 @@ def _settled(checkpoint: Checkpoint, given: Given, within_s: float) -> None:
         raise Sick(
             f"{epoch.view.name} is decided, {n(len(model.in_doubt), 'transaction is')} not known to be committed, and "
             "no run is alive",
-            f"start the query, or onceonly transactions explain {handle.transaction} {checkpoint.path}",
+            f"start the query, or onceonly transactions explain {shlex.quote(handle.transaction)} "
+            f"{shlex.quote(checkpoint.path)}",
         )
 
 

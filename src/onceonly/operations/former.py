@@ -7,6 +7,7 @@ with which a driver that lives after all ends as superseded, and its log says th
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -119,7 +120,8 @@ def beyond(checkpoint: Checkpoint, epoch: int) -> list[Beyond]:
             raise InDoubtError(
                 f"chk-{number} of {checkpoint.path} is decided, and not known to be committed: nobody could tell what "
                 "stands in its targets",
-                next_step=f"onceonly transactions commit chk-{number} {checkpoint.path}, then run this again",
+                next_step=f"onceonly transactions commit chk-{number} {shlex.quote(checkpoint.path)}, then run this "
+                "again",
             )
         outputs[number] = by_sink(chain[-1])
         said |= dict.fromkeys(chain[-1].settings, chain[-1])

@@ -5,6 +5,7 @@ Spark appends an epoch without rows for it, which no sink sees; the log notes it
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def prepare(checkpoint: Checkpoint, partitions: int, *, force: bool) -> Rescalin
             f"{epoch.view.name} of query {checkpoint.query} is {epoch.view.state.value}: {len(owed)} of its "
             "transactions are not known to be committed",
             next_step=f"start the query and end it by onceonly stop, or: onceonly transactions commit "
-            f"{epoch.view.name} {checkpoint.path}",
+            f"{epoch.view.name} {shlex.quote(checkpoint.path)}",
         )
     begun = checkpoint.told.epoch()
     if (

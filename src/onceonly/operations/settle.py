@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import secrets
+import shlex
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -188,7 +189,7 @@ def _refuse_or_done(errand: Errand, is_swept: Callable[[], bool]) -> bool:
         raise ConfigurationError(
             f"{view.name} is not decided ({view.state.value}): the log names no transaction of it that could be "
             "committed, and the next start writes its rows again: committed by hand, they would be there twice",
-            next_step=f"onceonly transactions abort {view.name} {errand.model.path}, or start the query",
+            next_step=f"onceonly transactions abort {view.name} {shlex.quote(errand.model.path)}, or start the query",
         )
     return view.state is EpochState.SKIPPED
 
@@ -200,8 +201,8 @@ def _refuse_against(errand: Errand) -> None:
     if not order.against or not order.because:
         raise ConfigurationError(
             f"{view.name} is decided, to commit: to abort it is against the log",
-            next_step=f"onceonly transactions commit {view.name} {errand.model.path}; or, to have its rows written "
-            "again by the next start, add --against-decision --because TEXT",
+            next_step=f"onceonly transactions commit {view.name} {shlex.quote(errand.model.path)}; or, to have its "
+            "rows written again by the next start, add --against-decision --because TEXT",
         )
     if errand.epoch.chain[-1].guarantee is Guarantee.AT_MOST_ONCE:
         raise ConfigurationError(

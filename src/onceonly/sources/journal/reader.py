@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +131,7 @@ class Reader:
                 f"the journal {self._journal.where} was read up to segment {reading.upto} by another query, or on "
                 "another checkpoint",
                 next_step="start on that checkpoint; or give this query a journal of its own; or, if that query will "
-                f"never run again: onceonly journal drop --reader {self._journal.where}",
+                f"never run again: onceonly journal drop --reader {shlex.quote(self._journal.where)}",
             )
         reading = self._claimed(reading or Reading(reader=uuid.uuid4().hex))
         segments = self._journal.numbers(SEGMENTS)
