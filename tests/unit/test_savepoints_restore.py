@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,8 @@ from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, run
 
 from onceonly import savepoints
 from onceonly.errors import CheckpointMovedError
-from onceonly.log import open_log
+from onceonly.log import open_log, origin
+from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.model import LinkKind, Skip
 from onceonly.operations import disk, former, restoring
@@ -363,6 +365,30 @@ def test_a_fork_is_another_query_and_leaves_the_first_alone(
     shown = json.loads(run("checkpoints", "show", "chk-3", tmp_path / "fork1", "--json").stdout)
     (detail,) = shown["checkpoints"]
     assert (detail["epoch"]["state"], detail["epoch"]["reason"]) == ("skipped", "savepoint")
+
+
+def test_a_fork_knows_all_targets_of_its_query_and_so_do_its_own_forks(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = query.link
+    for epoch in (4, 5):  # as of a function that writes to one sink or the other
+        settings = {"box": {"folder": f"of chk-{epoch}"}}
+        monkeypatch.setattr(
+            query, "link", lambda *of, _given=settings, **more: replace(made(*of, **more), settings=_given)
+        )
+        query.complete(epoch)
+    theirs = [{"folder": "of chk-5"}, {"folder": "of chk-4"}]
+
+    def forked(source: str, to: str, *more: str) -> list[dict[str, object]]:
+        savepoints.create(str(tmp_path / source), str(tmp_path / f"{to}-savepoints"))
+        assert fork(tmp_path / f"{to}-savepoints", tmp_path / to, *more)[0] == 0
+        found = origin.read(log_store(str(tmp_path / to)))
+        return [] if found is None else [dict(each.identity) for each in found.targets]
+
+    assert forked("query", "same", "--same-targets") == []
+    assert forked("query", "fork") == theirs
+    assert forked("fork", "next") == theirs
+    assert forked("fork", "next-same", "--same-targets") == theirs
 
 
 @pytest.mark.parametrize("command", ["restore", "fork"])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from onceonly import events
 from onceonly.checkpoint.passed import passed
 from onceonly.checkpoint.reading import SparkCheckpoint
+from onceonly.coordinator.apart import Apart
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import AdoptionError, OnceonlyError
 from onceonly.executor.dead_letters import columns_of, require_few
@@ -128,6 +129,8 @@ class QueryCoordinator:
             inputs=inputs,
             span=None if span is None else partial(span, self.query),
         )
+        is_planner = self._streams and actor != "committer"
+        self._apart = Apart(settings.checkpoint, self.query) if is_planner else None
         self._keeper: Keeper | None = None
         if settings.savepoints is not None:
             from onceonly.savepoints.keeping import Keeper
@@ -200,6 +203,8 @@ class QueryCoordinator:
             )
             if not goes_on:
                 self._require_home()
+            if self._apart is not None:
+                self._apart.require(plan, {name: each.participant for name, each in self._members.items()})
             if self._guard is not None and not goes_on:
                 # Not before: what was decided is committed whatever has become of the sources.
                 self._guard.look(epoch, self._guarantees(sinks))

@@ -12,6 +12,7 @@ from onceonly import background
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.guards import known
 from onceonly.log import files as log_files
+from onceonly.log import origin
 from onceonly.log.opening import look
 from onceonly.log.place import FOLDER
 from onceonly.savepoints import resolve
@@ -99,7 +100,8 @@ def _of_log(names: Iterable[str], ours: Survey, epoch: int) -> list[str]:
     for at, count in ours.chains.items():
         if at <= epoch:
             log += [*(log_files.link(at, index) for index in range(count)), log_files.receipt(at)]
-    beside = [name for name in names if name == known.NAME or _IDENTITY.fullmatch(name)]
+    single = {known.NAME, f"{FOLDER}/{origin.NAME}"}
+    beside = [name for name in names if name in single or _IDENTITY.fullmatch(name)]
     return [*beside, *(f"{FOLDER}/{name}" for name in log)]
 
 

@@ -24,7 +24,7 @@ from onceonly.durable.sealed import UNREADABLE, decoder
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.guards import known
 from onceonly.log import files as log_files
-from onceonly.log import identity
+from onceonly.log import identity, origin
 from onceonly.log.identity import Identity
 from onceonly.log.place import FOLDER, home_of, log_store
 from onceonly.model import Link, LinkKind, Receipt, Skip
@@ -243,6 +243,8 @@ def _begin_log(savepoint: Savepoint, place: Address, to: str, begun: Beginning, 
     link = _newest_link(savepoint, place)
     store = log_store(to)
     store.prepare(log_files.FOLDERS)
+    if targets := _targets(savepoint, place, refused=refused):
+        put_once(store, origin.NAME, origin.encode(origin.Origin(targets=targets)))
     put_once(
         store,
         identity.NAME,
@@ -266,14 +268,38 @@ def _begin_log(savepoint: Savepoint, place: Address, to: str, begun: Beginning, 
     put_once(store, log_files.receipt(link.epoch), log_files.encode("receipt", receipt))
 
 
+def _targets(savepoint: Savepoint, place: Address, *, refused: bool) -> tuple[origin.Target, ...]:
+    """Return the targets that a fork keeps away from: those of its query, if so, and those that this one kept from.
+
+    Not each epoch writes to all sinks of a query, so all links that the savepoint has are asked.
+    """
+    name, links = f"{FOLDER}/{origin.NAME}", f"{FOLDER}/{log_files.LINKS}"
+    names = [each.name for each in savepoint.files]
+    kept = origin.decode(_data(savepoint, place, name), where=name).targets if name in names else ()
+    if not refused:
+        return kept
+    own = [_link(savepoint, place, each) for each in sorted(names, reverse=True) if each.startswith(links)]
+    known = [each.identity for each in kept]
+    return (*(each for each in origin.targets_of(own) if each.identity not in known), *kept)
+
+
 def _newest_link(savepoint: Savepoint, place: Address) -> Link:
     prefix = f"{FOLDER}/{log_files.LINKS}{savepoint.epoch:020d}."
-    listed = {each.name: each for each in savepoint.files if each.name.startswith(prefix)}
-    name = f"{prefix}{len(listed) - 1}.json"
+    count = sum(each.name.startswith(prefix) for each in savepoint.files)
+    return _link(savepoint, place, f"{prefix}{count - 1}.json")
+
+
+def _link(savepoint: Savepoint, place: Address, name: str) -> Link:
+    return log_files.decode(_data(savepoint, place, name), kind="link", into=Link, where=name)
+
+
+def _data(savepoint: Savepoint, place: Address, name: str) -> bytes:
+    """Return a file of our own of a savepoint. Raises ``LogError`` where it is not as it was."""
+    listed = next((each for each in savepoint.files if each.name == name), None)
     data = open_store(place).get(FILES + name)
-    if name not in listed or data is None or differs(listed[name], data):
+    if listed is None or data is None or differs(listed, data):
         raise LogError(
             f"the savepoint {savepoint.name} is damaged: {name} is missing or has other bytes",
             next_step="take another savepoint: onceonly savepoint verify PLACE says which are whole",
         )
-    return log_files.decode(data, kind="link", into=Link, where=name)
+    return data
