@@ -111,7 +111,7 @@ def test_a_kinesis_source_without_fixed_ranges_is_caught(tmp_path: Path) -> None
     path = code / "onceonly" / "sources" / "kinesis" / "reading.py"
     text = path.read_text(encoding="utf-8")
     for before, after in (
-        ("standing = ranges.get(share.number, share.group)", "standing = None"),
+        ("standing = ranges.get(share.number, share.group, share.start)", "standing = None"),
         ("if standing == found:", "if True:"),
     ):
         assert text.count(before) == 1

@@ -17,7 +17,7 @@ from onceonly.families import kinesis
 from onceonly.sources.kinesis import planning, ranges
 from onceonly.sources.kinesis.options import SourceOptions
 from onceonly.sources.kinesis.planning import Planner
-from onceonly.sources.kinesis.positions import Offset, Position
+from onceonly.sources.kinesis.positions import Offset
 from onceonly.sources.kinesis.ranges import KEPT, Ranges
 from onceonly.sources.kinesis.reading import Share, Task, shares
 from onceonly.sources.kinesis.rows import batches, unpacked
@@ -237,17 +237,25 @@ def test_ranges_that_are_gone_stop_the_query_and_no_row_is_read_again(tmp_path: 
         query.read(share)
 
 
-def test_a_range_of_another_plan_is_refused(tmp_path: Path) -> None:
-    stream = Stream()
-    fill(stream, range(10))
-    query = Query(stream, tmp_path)
-    [share] = query.plan()
-    query.read(share)
-    other = Share(
-        reader=share.reader, number=share.number, group=0, start={"shardId-000000000000": Position.since(1.0)}
-    )
-    with pytest.raises(SourceChangedError, match="another checkpoint"):
-        query.read(other)
+def test_a_fork_reads_beside_its_original_also_with_other_tasks(tmp_path: Path) -> None:
+    """Whichever of them comes first: neither is kept from going on, and replays of both are exact."""
+    stream = Stream(4)
+    query = Query(stream, tmp_path, tasks="4")
+    sent = fill(stream, range(20))
+    query.epoch()
+    fork = Query(stream, tmp_path, tasks="1")
+    fork.offset, fork.rows = query.offset, list(query.rows)
+    for first, second in ((fork, query), (query, fork)) * 2:
+        sent += fill(stream, range(len(sent), len(sent) + 20))
+        plan = first.plan()
+        read = [first.read(share) for share in plan]
+        first.rows += [row for rows in read for row in rows]
+        sent += fill(stream, range(len(sent), len(sent) + 5))
+        second.epoch()
+        assert [first.read(share) for share in plan] == read
+    for each in (query, fork):
+        each.live()
+        assert sorted(each.drain()) == sorted(sent)
 
 
 def test_old_ranges_are_deleted_and_those_of_a_replay_stay(tmp_path: Path) -> None:
@@ -614,4 +622,4 @@ def test_damaged_ranges_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "ranges" / share.reader / f"{share.number:020d}.0.json"
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(Exception, match=r"damaged|torn"):
-        Ranges.at(str(tmp_path / "ranges"), share.reader).get(share.number, 0)
+        Ranges.at(str(tmp_path / "ranges"), share.reader).get(share.number, 0, share.start)

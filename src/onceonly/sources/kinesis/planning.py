@@ -83,7 +83,7 @@ class Planner:
         self._require(offset)
         ranges = self._ranges(offset)
         for group, names in enumerate(offset.groups):
-            found = ranges.get(offset.number, group)
+            found = ranges.get(offset.number, group, {name: offset.start[name] for name in names})
             if found is None:
                 ranges.require_not_passed(offset.number)
             ends = found.ends if found is not None else {}
@@ -189,7 +189,7 @@ class Planner:
         ends: dict[str, End] = {}
         for group, names in enumerate(offset.groups):
             start = {name: offset.start[name] for name in names}
-            found = ranges.get(offset.number, group)
+            found = ranges.get(offset.number, group, start)
             if found is None:
                 ranges.require_not_passed(offset.number)
                 nothing = Range(start=start, ends={name: End(position=start[name]) for name in names})

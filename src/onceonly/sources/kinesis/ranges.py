@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping  # noqa: TC003  msgspec reads it
 from typing import TYPE_CHECKING, Any, Final
@@ -74,22 +75,23 @@ class Ranges:
                 "startingPosition at a time before the last epoch: rows of that time are read again",
             )
 
-    def get(self, number: int, group: int) -> Range | None:
-        """Return what stands for a task of an epoch. Raises a typed error."""
-        name = self._name(number, group)
-        data = self._store.get(name)
-        return None if data is None else self._read(name, data)
+    def get(self, number: int, group: int, start: Mapping[str, Position]) -> Range | None:
+        """Return what stands for a task of an epoch that reads from ``start``. Raises a typed error."""
+        found = self._get(self._name(number, group))
+        if found is None or found.start == start:
+            return found
+        return self._get(self._own_name(number, group, start))
 
     def fix(self, number: int, group: int, found: Range) -> Range:
-        """Put what a task has read, unless another attempt has; return what stands. Raises a typed error."""
-        name = self._name(number, group)
-        data = put_once(self._store, name, _FORMAT.seal(_KIND, msgspec.json.encode(found)))
-        if data is None:
-            raise UnavailableError(
-                f"{self._store.where(name)} was there and is gone: its epoch was completed meanwhile",
-                next_step="nothing: whoever has gone on reads what follows",
-            )
-        return self._read(name, data)
+        """Put what a task has read, unless another attempt has; return what stands. Raises a typed error.
+
+        A fork keeps its ranges beside those of its original: what both have planned alike, both read alike, and what
+        only one has planned so has a name of its own.
+        """
+        standing = self._fix(self._name(number, group), found)
+        if standing.start == found.start:
+            return standing
+        return self._fix(self._own_name(number, group, found.start), found)
 
     def forget(self, before: int) -> None:
         """Delete ranges of older epochs. Driver, idempotent. Raises ``UnavailableError``."""
@@ -118,6 +120,19 @@ class Ranges:
             if number.isdecimal():
                 yield name, int(number)
 
+    def _get(self, name: str) -> Range | None:
+        data = self._store.get(name)
+        return None if data is None else self._read(name, data)
+
+    def _fix(self, name: str, found: Range) -> Range:
+        data = put_once(self._store, name, _FORMAT.seal(_KIND, msgspec.json.encode(found)))
+        if data is None:
+            raise UnavailableError(
+                f"{self._store.where(name)} was there and is gone: its epoch was completed meanwhile",
+                next_step="nothing: whoever has gone on reads what follows",
+            )
+        return self._read(name, data)
+
     def _read(self, name: str, data: bytes) -> Range:
         return decoder(Range).decode(_FORMAT.unseal(data, kind=_KIND, where=self._store.where(name)))
 
@@ -127,6 +142,10 @@ class Ranges:
 
     def _name(self, number: int, group: int) -> str:
         return f"{self._reader}/{number:020d}.{group}.json"
+
+    def _own_name(self, number: int, group: int, start: Mapping[str, Position]) -> str:
+        told = hashlib.sha256(msgspec.json.encode(sorted(start.items()))).hexdigest()[:16]
+        return f"{self._reader}/{number:020d}.{group}.{told}.json"
 
 
 def checksum(records: Iterable[Mapping[str, Any]], before: int = 0) -> int:
