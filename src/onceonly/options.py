@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
@@ -142,8 +143,16 @@ class Option:
         return Secret(value) if self.secret and isinstance(value, str) else value
 
 
-def read_options(declared: Iterable[Option], given: Mapping[str, str], *, who: str) -> dict[str, Any]:
+def read_options(
+    declared: Iterable[Option],
+    given: Mapping[str, str],
+    *,
+    who: str,
+    instead: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Return the value of each declared option by its name; None where it has none. Anywhere.
+
+    ``instead`` says what to do about names, in lower case, that other writers to the same system take.
 
     Raises ``ConfigurationError`` for an option that is not declared (with the nearest that is), for one that
     is required and missing, and for a value that cannot be read.
@@ -151,8 +160,11 @@ def read_options(declared: Iterable[Option], given: Mapping[str, str], *, who: s
     options = {option.name.lower(): option for option in declared}
     texts = {name.lower(): str(text) for name, text in given.items()}
     for name in texts:
-        if name not in options:
-            raise unknown_option(name, [option.name for option in options.values()], who=who)
+        if name in options:
+            continue
+        if name in instead:
+            raise ConfigurationError(f"{who} knows no option {name}.", next_step=instead[name])
+        raise unknown_option(name, [option.name for option in options.values()], who=who)
     values: dict[str, Any] = {}
     for key, option in options.items():
         text = texts.get(key, option.default)

@@ -8,7 +8,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.options import Option, boolean, public_options, read_options, size, whole
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.settings.query import SinkSettings
-from onceonly.settings.registry import use_of
+from onceonly.settings.registry import BUILT_IN, load, use_of
 
 CANARY = "hunter2-canary"
 DECLARED = (
@@ -59,6 +59,34 @@ def test_a_wrong_option_is_named_with_what_it_can_be(given: dict[str, str], said
     with pytest.raises(ConfigurationError) as caught:
         read(**given)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "step"),
+    [
+        ("postgres", {"url": "jdbc:postgresql://h/db", "table": "t"}, "write it without jdbc:"),
+        ("postgres", {"url": "postgresql://h/db", "table": "t", "user": "u"}, "postgresql://user@host"),
+        ("sql", {"dbTable": "t"}, "by the option table"),
+        ("redis", {"host": "h", "port": "6379"}, "redis://host:6379/0"),
+        ("opensearch", {"es.nodes": "h"}, "into the option url"),
+        ("elasticsearch", {"es.resource": "i"}, "by the option index"),
+        ("kafka", {"topics": "t", "kafka.bootstrap.servers": "b:1"}, "did you mean topic?"),
+        ("kafka", {"bootstrap.servers": "b:1"}, "did you mean kafka.bootstrap.servers?"),
+    ],
+)
+def test_what_other_writers_call_an_option_is_led_to_ours(
+    form: str, given: dict[str, str], step: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(BUILT_IN[form])(given)
+    assert step in caught.value.next_step
+
+
+def test_no_option_of_ours_is_led_elsewhere() -> None:
+    for form in BUILT_IN:
+        sink = load(BUILT_IN[form])
+        assert not {option.name.lower() for option in sink.declared} & set(sink.instead)
+        assert all(name == name.lower() for name in sink.instead)
 
 
 def test_a_required_option_is_missed_by_name() -> None:

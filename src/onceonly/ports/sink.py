@@ -114,6 +114,8 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset({Guarantee.EXACTLY_ONCE}))
     declared: ClassVar[tuple[Option, ...]] = ()
     """The options that the sink understands; any other is refused. What is marked secret is never shown."""
+    instead: ClassVar[Mapping[str, str]] = {}
+    """What to do about options, in lower case, that other writers to the same system take: the error's next step."""
     letter_columns: ClassVar[tuple[str, ...]] = LETTER_COLUMNS
     """What the sink gets of a dead letter, where it takes those of another one; a choice of ``LETTER_COLUMNS``, the
     refused row's ``key`` (binary), and ``value``, the whole letter as a JSON text."""
@@ -128,7 +130,9 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         Afterwards ``self.options`` gives the value of each declared option by its name. Raises
         ``ConfigurationError`` that names a wrong option.
         """
-        self.options: dict[str, Any] = read_options(self.declared, options, who=f"the sink {self.name}")
+        self.options: dict[str, Any] = read_options(
+            self.declared, options, who=f"the sink {self.name}", instead=self.instead
+        )
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:  # noqa: ARG002
         """Look at the outside world before the first record of a run: limits, permissions, columns.

@@ -63,6 +63,23 @@ DECLARED = (
     *KeyedSink.declared,
 )
 
+OF_HADOOP: Mapping[str, str] = {
+    f"{prefix}.{name}": step
+    for prefix in ("es", "opensearch")
+    for name, step in {
+        "nodes": "write them into the option url: https://host:9200, several separated by commas",
+        "port": "write it into the option url: https://host:9200",
+        "resource": "name the index by the option index",
+        "mapping.id": "name the columns of the key by the option key",
+        "write.operation": "leave it out: a row replaces the document of its key",
+        "net.http.auth.user": "give it as the option user",
+        "net.http.auth.pass": "give it as the option password or password.file",
+        "nodes.wan.only": "leave it out: only the url is asked",
+        "net.ssl": "begin the option url with https://",
+    }.items()
+}
+"""What the connectors of Elasticsearch and OpenSearch for Spark take, in lower case."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:

@@ -14,7 +14,7 @@ from onceonly.ports import Refused
 from onceonly.sinks.opensearch import types
 from onceonly.sinks.opensearch.books import Books
 from onceonly.sinks.opensearch.clients import ElasticsearchClient, OpenSearchClient
-from onceonly.sinks.opensearch.options import DECLARED, SearchOptions
+from onceonly.sinks.opensearch.options import DECLARED, OF_HADOOP, SearchOptions
 from onceonly.sinks.opensearch.target import Item, Target
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class OpenSearchSink(BookedSink):
 
     name: ClassVar[str] = "opensearch"
     declared: ClassVar[tuple[Option, ...]] = DECLARED
+    instead: ClassVar[Mapping[str, str]] = OF_HADOOP
     client: ClassVar[Callable[[SearchOptions], Client]] = OpenSearchClient
     books: Books
 

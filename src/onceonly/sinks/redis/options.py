@@ -42,6 +42,21 @@ DECLARED = (
     *KeyedSink.declared,
 )
 
+_PLACE, _PREFIX = (
+    "write it into the option url: redis://host:6379/0",
+    "name what keys begin with by the option prefix",
+)
+OF_SPARK_REDIS: Mapping[str, str] = {
+    "host": _PLACE,
+    "port": _PLACE,
+    "dbnum": _PLACE,
+    "auth": "give it as the option password or password.file",
+    "table": _PREFIX,
+    "keys.pattern": _PREFIX,
+    "key.column": "name the columns of the key by the option key",
+}
+"""What spark-redis takes, in lower case."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisOptions:

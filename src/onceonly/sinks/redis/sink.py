@@ -11,7 +11,7 @@ from onceonly.families.keyed.sink import BOOKS_EPOCHS
 from onceonly.ports import Refused
 from onceonly.sinks.redis import scripts, types
 from onceonly.sinks.redis.columns import Column
-from onceonly.sinks.redis.options import DECLARED, RedisOptions
+from onceonly.sinks.redis.options import DECLARED, OF_SPARK_REDIS, RedisOptions
 from onceonly.sinks.redis.target import Target
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class RedisSink(KeyedSink):
 
     name: ClassVar[str] = "redis"
     declared: ClassVar[tuple[Option, ...]] = DECLARED
+    instead: ClassVar[Mapping[str, str]] = OF_SPARK_REDIS
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)

@@ -90,6 +90,19 @@ DECLARED = (
     ),
 )  # fmt: skip
 
+_LOGIN = "write the user into the option url: postgresql://user@host:5432/db"
+OF_JDBC: Mapping[str, str] = {
+    "user": _LOGIN,
+    "username": _LOGIN,
+    "dbtable": "name the table by the option table",
+    "driver": "leave it out: no driver of JDBC is used",
+    "batchsize": "leave it out: rows are sent in batches",
+    "numpartitions": "leave it out: the driver writes, over one connection",
+    "isolationlevel": "leave it out: each epoch is one transaction",
+    "stringtype": "leave it out: types are compared before the first record",
+}
+"""What Spark's JDBC writer takes, in lower case."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Url:
@@ -104,6 +117,11 @@ class Url:
     @classmethod
     def of(cls, text: str, *, who: str) -> Url:
         """Read an address. Raises ``ConfigurationError``, which shows nothing of one that may hold a password."""
+        if text.lower().startswith("jdbc:"):
+            raise ConfigurationError(
+                f"The option url of {who} is one for JDBC, which is not used here.",
+                next_step=f"write it without jdbc: {DECLARED[0].doc}",
+            )
         # Several hosts are nothing that newer Pythons read as one: each is looked at by itself.
         start = _START.match(text)
         login, _, hosts = start[2].rpartition("@") if start else ("", "", "")

@@ -10,7 +10,7 @@ from onceonly.families.staged import StagedSink
 from onceonly.families.staged.names import epoch_of
 from onceonly.ports.standing import Held
 from onceonly.sinks.sql import past
-from onceonly.sinks.sql.options import DECLARED, SqlOptions
+from onceonly.sinks.sql.options import DECLARED, OF_JDBC, SqlOptions
 from onceonly.sinks.sql.refusals import refused
 from onceonly.sinks.sql.refusing import refusals
 from onceonly.sinks.sql.target import Target
@@ -43,6 +43,7 @@ class SqlSink(StagedSink):
     """The schemes of the url that a short name stands for; empty for all."""
     capabilities: ClassVar[Capabilities] = replace(StagedSink.capabilities, gives_back=True)
     declared: ClassVar[tuple[Option, ...]] = (*DECLARED, *StagedSink.declared)
+    instead: ClassVar[Mapping[str, str]] = OF_JDBC
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
