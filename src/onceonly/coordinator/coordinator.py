@@ -18,6 +18,7 @@ from onceonly import events, failpoints, protocol
 from onceonly.coordinator.bounded import bounded
 from onceonly.coordinator.checking import Checks
 from onceonly.coordinator.commits import Commits
+from onceonly.coordinator.left import left_sinks
 from onceonly.coordinator.looking_back import look_back
 from onceonly.coordinator.reader import Reader
 from onceonly.coordinator.stops import error_of
@@ -30,6 +31,7 @@ from onceonly.ports import QueryContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from onceonly.coordinator.left import Revive
     from onceonly.coordinator.reader import Reading
     from onceonly.model import Link, Passed, Plan, Receipt, SinkUse, Span, Vote
     from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
@@ -58,7 +60,7 @@ class Coordinator:
     (None for none, in tests); ``epoch_timeout_s`` is how long an epoch may take from its plan to its decision, None for
     as long as it takes; ``watch`` is given every step that the event log would record. ``inputs`` are Spark's files
     that say what an epoch reads, None where there are none to compare (tools, tests); ``span`` asks Spark what it reads
-    by its own memory, None where nobody can.
+    by its own memory, None where nobody can; ``revive`` makes a sink that the query has no more, None where none is.
     """
 
     def __init__(  # noqa: PLR0913  each is one thing that a test or a tool takes another for
@@ -74,6 +76,7 @@ class Coordinator:
         watch: Callable[[Mapping[str, str | int]], None] | None = None,
         inputs: InputFiles | None = None,
         span: Callable[[], Span | None] | None = None,
+        revive: Revive | None = None,
     ) -> None:
         self._log = log
         self._inputs = inputs
@@ -85,7 +88,18 @@ class Coordinator:
         self._sinks: dict[str, Sink] = {}
         self._record = events.Steps(actor=actor, query=log.query, watch=watch)
         self._reader = Reader(log, inputs=inputs, span=span)
-        self._sweeper = Sweeper(log, self._sinks, context=self._context, record=self._record)
+        self._around: tuple[Link, ...] = ()
+        self._sweeper = Sweeper(
+            log,
+            self._sinks,
+            context=self._context,
+            record=self._record,
+            left=lambda: (
+                ()
+                if revive is None
+                else left_sinks(self._around, self._participants, revive, query=log.query)
+            ),
+        )
         self._checks = Checks(
             log,
             self._sinks,
@@ -137,6 +151,7 @@ class Coordinator:
             self._sinks.update({name: self._in_time(name) for name in self._participants})
         taking_part = {name: self._participants[name] for name in names}
         reading = self._reader.look(epoch, owners=bool(self._application))
+        self._around = (*reading.around.before, *reading.around.links)
         new = [name for name in names if name not in self._facts]
         look = partial(look_back, self._log, epoch, reading.around, context=self._context)
         targets = {name: taking_part[name].sink for name in new}

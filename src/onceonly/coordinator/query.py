@@ -26,21 +26,22 @@ from onceonly.log import identity, open_log
 from onceonly.log.actions import OPERATOR, ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
-from onceonly.model import Mode, letters_name
-from onceonly.settings.query import Replay
-from onceonly.settings.registry import build, use_of
+from onceonly.model import Mode, differing, letters_name
+from onceonly.settings.query import Replay, SinkSettings
+from onceonly.settings.registry import BUILT_IN, build, use_of
 from onceonly.stores.opened import told
 from onceonly.words import n
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from onceonly.checkpoint.reading import QueryCheckpoint
     from onceonly.executor.ballot import Ballot
     from onceonly.guards.source import Source
-    from onceonly.model import Guarantee, Passed, Plan, Span, Vote
+    from onceonly.model import Guarantee, Passed, Plan, SinkUse, Span, Vote
+    from onceonly.ports import Sink
     from onceonly.savepoints.keeping import Keeper
-    from onceonly.settings.query import QuerySettings, SinkSettings
+    from onceonly.settings.query import QuerySettings
     from onceonly.settings.registry import SinkClass
     from onceonly.stores.access import Hadoop
 
@@ -128,6 +129,7 @@ class QueryCoordinator:
             epoch_timeout_s=settings.epoch_timeout_s,
             inputs=inputs,
             span=None if span is None else partial(span, self.query),
+            revive=self._revive if self._streams else None,
         )
         is_planner = self._streams and actor != "committer"
         self._apart = Apart(settings.checkpoint, self.query) if is_planner else None
@@ -173,6 +175,19 @@ class QueryCoordinator:
                 close(known.participant.sink)
         self._members[settings.name] = _Member(settings, sink, participant)
         self._coordinator.join(settings.name, participant)
+
+    def _revive(self, name: str, use: SinkUse, then: Mapping[str, str | int]) -> Sink | None:
+        """Make a sink that the query has no more. With secrets only where one that it has leads to the same target."""
+        for member in self._members.values():
+            own = member.participant
+            if own.use is not None and own.use.sink == use.sink and not differing(then, own.sink.identity()):
+                options = {**member.settings.options, **use.options}
+                settings = SinkSettings(name=name, guarantee=use.guarantee, options=options)
+                return build(settings, member.sink_class, checkpoint=self.settings.checkpoint)
+        if use.sink not in BUILT_IN:
+            return None  # no code is run because a file names it
+        settings = SinkSettings(name=name, guarantee=use.guarantee, options=use.options)
+        return build(settings, BUILT_IN[use.sink], checkpoint=self.settings.checkpoint)
 
     def plan(
         self,

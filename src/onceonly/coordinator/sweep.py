@@ -11,8 +11,9 @@ from onceonly.errors import LogError, OnceonlyError
 from onceonly.model import LinkKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from onceonly.coordinator.left import LeftSink
     from onceonly.model import Link
     from onceonly.ports import DecisionLog, Leftover, QueryContext, Sink
 
@@ -25,7 +26,8 @@ THREADS_MAX = 64
 class Sweeper:
     """Carries out ``Sweep`` commands. Driver.
 
-    ``context`` gives that of a sink; ``record`` is given each transaction that was aborted, for the event log.
+    ``context`` gives that of a sink; ``record`` is given each transaction that was aborted, for the event log. ``left``
+    gives the sinks that are no more, which a claim asks once more.
     """
 
     def __init__(
@@ -35,7 +37,9 @@ class Sweeper:
         *,
         context: Callable[[str], QueryContext],
         record: Callable[..., None],
+        left: Callable[[], Iterable[LeftSink]] = tuple,
     ) -> None:
+        self._left = left
         self._log = log
         self._sinks = sinks
         self._context = context
@@ -46,6 +50,12 @@ class Sweeper:
 
         Raises ``LogError`` where something is newer than the checkpoint, and aborts nothing then.
         """
+        answer = self._sweep(link, keep)
+        if link.reason and isinstance(answer, protocol.Swept):  # a claim, once a start
+            self._sweep_left(link)
+        return answer
+
+    def _sweep(self, link: Link, keep: frozenset[str]) -> protocol.Event:
         failpoints.hit("sweep.before")
         found: dict[str, list[Leftover]] = {}
         name = ""
@@ -67,7 +77,7 @@ class Sweeper:
                 return protocol.LinkTaken(chain[-1] if chain else link)
             newer = [each for each in everything if _is_newer(each, link)]
             for name, each in found.items() if not newer else ():
-                self._void(link, name, each)
+                self._void(link, name, each, self._sinks[name])
         except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
             log.warning("Query %s, chk-%s: sweep of %s put off: %s", self._log.query, link.epoch, name, error)
             if isinstance(error, OnceonlyError):
@@ -82,12 +92,24 @@ class Sweeper:
             )
         return protocol.Swept(len(everything))
 
-    def _void(self, link: Link, name: str, leftovers: Sequence[Leftover]) -> None:
+    def _sweep_left(self, link: Link) -> None:
+        """Do the same for sinks that the query has no more, best effort, once the epoch is claimed by ``link``."""
+        for each in self._left():
+            try:
+                found = [one for one in each.leftovers if not _is_newer(one, link)]
+                chain = self._log.chain(link.epoch)
+                if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
+                    return
+                self._void(link, each.name, found, each.sink)
+            except Exception as error:  # noqa: BLE001  whatever it is, the query needs nothing of it
+                log.warning("What sink %s left open is not all ended: %s", each.name, error)
+
+    def _void(self, link: Link, name: str, leftovers: Sequence[Leftover], sink: Sink) -> None:
         """Abort what is left open; many at a time, as readers stand still before the first that is open."""
 
         def one(leftover: Leftover) -> Exception | None:
             try:
-                self._sinks[name].abort(leftover.handle)
+                sink.abort(leftover.handle)
             except Exception as error:  # noqa: BLE001  whatever it is, it keeps no other one open, and is raised below
                 return error
             kind = "swept" if leftover.is_open else "tidied"

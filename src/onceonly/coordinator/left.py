@@ -1,0 +1,89 @@
+"""Sinks that a query had in its newest epochs and has no more, as a start leaves them out or gives them another name.
+
+What they left open is ended at the start that claims, as that of others is: a target may keep it for long (Kafka's
+readers wait for its time-out), or for ever (files). Best effort: nothing of the query depends on it. Driver.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly import background
+from onceonly.executor.kept import close
+from onceonly.model import differing
+from onceonly.ports import QueryContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from onceonly.model import Link, SinkUse
+    from onceonly.ports import Leftover, Sink
+
+    Target: TypeAlias = Mapping[str, str | int]
+    Revive: TypeAlias = Callable[[str, SinkUse, Target], Sink | None]
+    """Makes a sink by its name, by how it was used, and by its target; None where that cannot be had here."""
+
+log = logging.getLogger("onceonly")
+
+_WAIT_S = 5.0
+"""So long the start waits for a target that may be no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSink:
+    """One that is asked no more, made once again, and what it left open."""
+
+    name: str
+    sink: Sink
+    leftovers: Sequence[Leftover]
+
+
+def left_sinks(
+    links: Collection[Link], known: Collection[str], revive: Revive, *, query: str
+) -> Iterator[LeftSink]:
+    """Yield those of ``links`` that are not ``known``, with what they left open. Each is closed afterwards.
+
+    Raises nothing; a target that cannot be asked is told of.
+    """
+    found: dict[str, Link] = {}
+    for link in sorted(links, key=lambda each: (each.epoch, each.index), reverse=True):
+        for name in link.uses.keys() - known:
+            found.setdefault(name, link)
+    for name, link in sorted(found.items()):
+        asked = background.begin("onceonly-left", _ask, name, link, revive, query)
+        wait([asked], _WAIT_S)
+        error = asked.exception() if asked.done() else TimeoutError(f"no answer within {_WAIT_S:g} s")
+        if error is not None:
+            log.warning(
+                "Query %s has no sink %s any more, and what it left open could not be looked for: %s: %s. "
+                "The target's time-out ends it.", query, name, type(error).__name__, error,
+            )  # fmt: skip
+            continue
+        one = asked.result()
+        if one is not None:
+            try:
+                yield one
+            finally:
+                close(one.sink)
+
+
+def _ask(name: str, link: Link, revive: Revive, query: str) -> LeftSink | None:
+    """Return the sink and what it left open; None where there is nothing to be asked."""
+    use, then = link.uses[name], link.settings.get(name, {})
+    sink = revive(name, use, then)
+    if sink is None:
+        return None
+    try:
+        if sink.capabilities.recovers and then and not differing(then, sink.identity()):
+            context = QueryContext(query=query, sink=name, guarantee=use.guarantee)
+            if leftovers := list(sink.recover(context)):
+                return LeftSink(name, sink, leftovers)
+    except BaseException:
+        close(sink)
+        raise
+    close(sink)
+    return None
