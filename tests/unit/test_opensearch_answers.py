@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from threading import Barrier
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -193,6 +195,19 @@ def test_who_writes_says_so(url: str) -> None:
         each.put(rows(1), 7)
         each.close()
     assert [authorization for *_, authorization in Cluster.asked] == ["ApiKey a2V5"] * 2
+
+
+def test_threads_that_ask_at_once_keep_a_connection_each(
+    sink: OpenSearchSink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Cluster.answers += [bulk(item(200))]
+    sink.put(rows(1), 7)
+    both_ask = Barrier(2, timeout=20)
+    answer = Cluster.do_POST
+    monkeypatch.setattr(Cluster, "do_POST", lambda handler: (both_ask.wait(), answer(handler)))
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda _: sink.put(rows(1), 7), range(2))) == [([], None)] * 2
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("urllib3")] == []
 
 
 def test_a_cluster_that_is_not_there_may_come_back(sink: OpenSearchSink, url: str) -> None:

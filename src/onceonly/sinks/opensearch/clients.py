@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
     from onceonly.errors import OnceonlyError
     from onceonly.sinks.opensearch.options import SearchOptions
+
+_CONNECTIONS: Final = 10
+"""How many opensearch-py keeps to a node, as elasticsearch-py does. By itself it keeps one, and closes with a warning
+what a second thread has used."""
 
 
 class Client(Protocol):
@@ -53,7 +57,12 @@ class OpenSearchClient:
         if options.ca:
             more["ca_certs"] = options.ca
         self._client = opensearchpy.OpenSearch(
-            hosts=list(options.urls), timeout=options.timeout_s, max_retries=0, verify_certs=True, **more
+            hosts=list(options.urls),
+            timeout=options.timeout_s,
+            max_retries=0,
+            verify_certs=True,
+            pool_maxsize=_CONNECTIONS,
+            **more,
         )
 
     def ask(
