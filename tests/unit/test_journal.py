@@ -25,7 +25,7 @@ from onceonly.errors import (
     SupersededError,
     UnavailableError,
 )
-from onceonly.operations.journals import drop_reader
+from onceonly.operations.journals import drop, drop_reader
 from onceonly.sources.journal import Journal, Position, Reader, claims
 from onceonly.sources.journal import writer as writing
 from onceonly.sources.journal.segments import FOLDS, SEGMENTS, name_of
@@ -316,6 +316,28 @@ def test_a_query_that_is_refused_stops_nobody(place: Path, monkeypatch: pytest.M
         drop_reader(str(place))
         with pytest.raises(SupersededError):
             reader.newest()
+
+
+def test_a_writer_whose_journal_was_dropped_stops_and_its_rest_can_be_dropped(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a store, where no lock refuses to drop it: what was acknowledged since would be found by nobody."""
+    monkeypatch.setattr(Journal, "lock", lambda *_: None)
+    monkeypatch.setattr(writing, "_TIDY_S", 0.0)
+    with opened(place) as writer:
+        writer.append(rows("a"))
+        journal = Journal.at(str(place))
+        for name in (name_of(SEGMENTS, 1), "journal"):
+            journal.store.delete(name)
+        monkeypatch.setattr(writing, "_TIDY_S", 60.0)
+        writer.append(rows("b"))
+        monkeypatch.setattr(writing, "_TIDY_S", 0.0)
+        with pytest.raises(JournalError, match="was dropped"):
+            writer.append(rows("c"))
+    with pytest.raises(JournalError, match="'journal' is gone"):
+        opened(place)
+    drop(str(place))
+    opened(place).close()
 
 
 def test_only_its_user_can_read_it(place: Path) -> None:

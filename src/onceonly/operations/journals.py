@@ -73,7 +73,7 @@ def drop(address: str) -> None:
 
     Raises ``ConfigurationError`` where a job or receiver uses it.
     """
-    journal = _there(address)
+    journal = _there(address, is_rest=True)
     with _unused(journal):
         # Its identity goes last, so that a drop that was killed can be run again.
         for folder in (SEGMENTS, FOLDS, CLAIMS):
@@ -126,9 +126,10 @@ def _upto(journal: Journal) -> int:
     return reading.upto if reading is not None else 0
 
 
-def _there(address: str) -> Journal:
+def _there(address: str, *, is_rest: bool = False) -> Journal:
+    """Return a journal that is there, or what a writer has left of one that was dropped."""
     journal = Journal.at(address)
-    if journal.store.get(IDENTITY) is None:
+    if journal.store.get(IDENTITY) is None and not (is_rest and journal.numbers(SEGMENTS)):
         raise ConfigurationError(
             f"there is no journal at {journal.where}",
             next_step="give the folder that the option journal names",

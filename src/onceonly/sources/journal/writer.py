@@ -157,13 +157,18 @@ class Writer:
         return int(rows.num_rows)
 
     def tidy(self, *, now: bool = False) -> None:
-        """Take away what the query will never ask for again: fold the ids, then delete. Idempotent."""
+        """Take away what the query will never ask for again: fold the ids, then delete. Idempotent.
+
+        Raises ``JournalError`` where the journal was dropped.
+        """
         moment = time.monotonic()
         if not now and moment - self._tidied_at < _TIDY_S:
             return
         self._tidied_at = moment
         self._window.forget()
         reading = self._journal.reading()
+        if reading is None:
+            self._require_there()
         # The newest stays until another is newer: it needs no fold to be known.
         upto = min(reading.upto, self.newest - 1) if reading is not None else 0
         due = [number for number in self._bytes if number <= upto]
@@ -171,6 +176,16 @@ class Writer:
         if due and (now or late or len(due) >= _TIDY_MANY) and not self._is_outdated(reading):
             self._fold(due)
             self._folded_at = moment
+
+    def _require_there(self) -> None:
+        """See that nobody has dropped the journal, which no lock hinders on a store: what it took would be lost."""
+        found = self._journal.identity()
+        if found is None or found.journal != self._identity:
+            raise JournalError(
+                f"the journal {self._journal.where} was dropped, or deleted, while this process writes it",
+                next_step="stop what writes a journal before it is dropped; run `onceonly journal drop` again if "
+                "segments are left, and start anew",
+            )
 
     def _is_outdated(self, reading: Reading | None) -> bool:
         """Say whether a query has noted it that another one has taken the journal from: it may have read further."""
