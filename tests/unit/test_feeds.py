@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.journal_bench import opened
 from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, ScriptedServer
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.sources.asked import ask
 from onceonly.sources.http.feed import retry_after
-from onceonly.sources.journal.feeds import Batch, table
+from onceonly.sources.journal.feeds import Batch, FeedBrokenError, table
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.journal.segments import SEGMENTS
 from onceonly.sources.rabbitmq import RabbitFeed
@@ -245,6 +246,30 @@ def test_an_event_whose_id_is_empty_has_none(lives: Callable[..., Life]) -> None
 def test_a_server_that_stalls_is_asked_again(lives: Callable[..., Life]) -> None:
     with ScriptedServer([LINES, line(1), STALL], [LINES, line(2), STALL], http=True) as server:
         assert len(lives("http", server, stallTimeout="100 ms").values(2)) == 2
+
+
+def test_waits_grow_over_connections_that_break_and_not_over_those_that_were_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without rows, which is made anew after each ``stallTimeout``, is not left alone for half a minute."""
+    now, lasts = [0.0], [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    class Breaking:
+        name = of = "a test"
+
+        def receive(self, _mark: str | None) -> Iterator[None]:
+            now[0] += lasts[0]
+            yield None
+            raise FeedBrokenError("it broke")
+
+    asked = ask("socket", {"journal": str(tmp_path), "host": "h", "port": "1"})
+    life = Receiver(Breaking(), asked.journal, asked.limits)  # type: ignore[arg-type]
+    monkeypatch.setattr(life._stopping, "wait", lambda _: None)
+    with opened(tmp_path / "journal") as writer:
+        for lasts[0], tries in ((0.0, 1), (1.0, 2), (1.0, 3), (60.0, 1), (60.0, 1), (1.0, 2)):
+            life._connected(writer)
+            assert life._tries == tries
 
 
 def test_a_server_that_is_busy_is_left_alone_as_long_as_it_says(lives: Callable[..., Life]) -> None:

@@ -340,6 +340,14 @@ def test_a_writer_whose_journal_was_dropped_stops_and_its_rest_can_be_dropped(
     opened(place).close()
 
 
+def test_a_lock_that_cannot_be_opened_is_told(place: Path) -> None:
+    opened(place).close()
+    (place / "writer.lock").unlink()
+    (place / "writer.lock").mkdir()
+    with pytest.raises(UnavailableError, match=r"writer\.lock could not be opened: Is a directory"):
+        opened(place)
+
+
 def test_only_its_user_can_read_it(place: Path) -> None:
     opened(place).close()
     assert place.stat().st_mode & 0o777 == 0o700

@@ -13,7 +13,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Self
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, UnavailableError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,10 +33,19 @@ class Hold:
 
     @classmethod
     def take(cls, path: Path | None, *, refusal: str, next_step: str, wait_s: float = WAIT_S) -> Self:
-        """Take the lock; without a ``path`` there is none. Raises ``ConfigurationError`` where another holds it."""
+        """Take the lock; without a ``path`` there is none.
+
+        Raises ``ConfigurationError`` where another holds it, ``UnavailableError`` where its file cannot be opened.
+        """
         if path is None:
             return cls(None)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UnavailableError(
+                f"the lock {path} could not be opened: {os.strerror(error.errno or 0)}",
+                next_step="see to this folder (permissions, space, mount) and start again",
+            ) from error
         try:
             _await(descriptor, wait_s, refusal, next_step)
         except BaseException:  # an interrupt, too: it may have the lock by now

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 from onceonly.sources.journal.feeds import FeedBrokenError
@@ -85,6 +86,7 @@ class Receiver(threading.Thread):
 
     def _connected(self, writer: Writer) -> None:
         """Receive over one connection."""
+        began = time.monotonic()
         try:
             given = self._feed.receive(writer.mark)
             try:
@@ -101,6 +103,8 @@ class Receiver(threading.Thread):
             why, wait_s = "the server has closed the connection", 0.0
         except FeedBrokenError as broken:
             why, wait_s = str(broken), broken.wait_s
+        if time.monotonic() - began >= _DELAY_MAX_S:
+            self._tries = 0  # it was a good one, though it may have had no rows
         self._tries += 1
         # Jitter keeps receivers apart; nobody gains from guessing it.
         backoff = min(_DELAY_MAX_S, _DELAY_FIRST_S * 2 ** min(self._tries - 1, 16))
