@@ -20,12 +20,16 @@ _ROOT = "/webhdfs/v1"
 
 @dataclass(frozen=True)
 class Fault:
-    """One misleading answer: an exception of the name node, or none (``cut``), before or after it was ``done``."""
+    """One misleading answer: an exception of the name node, or none (``cut``), before or after it was ``done``.
+
+    A ``page`` is for people: what its web server says by itself.
+    """
 
     exception: str = "StandbyException"
     status: int = 403
     done: bool = False
     cut: bool = False
+    page: str = ""
 
 
 @dataclass
@@ -228,6 +232,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.cut:
             self.close_connection = True
             self.connection.close()
+        elif fault.page:
+            self._answer(fault.status, fault.page.encode())
         else:
             self._error(fault.exception, fault.status)
 

@@ -6,7 +6,6 @@ and come from the data node that the name node names.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import getpass
 import http.client
@@ -20,7 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.stores import kerberos
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +39,10 @@ _CONNECT_S = 5.0
 _CALL_S = 20.0
 _AGAIN_S = 20.0
 _DELAY_S = 0.5
+_DELEGATED = "delegation="
 _OK = frozenset({200, 201})
 _ELSEWHERE = frozenset({302, 303, 307})
-_UNAUTHORIZED = 401
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 # Another name node may know better, or this one a little later.
 _PASSING = frozenset(
     {"StandbyException", "RetriableException", "SafeModeException", "ServerTooBusyException"}
@@ -217,8 +218,8 @@ class WebHdfs:
             if time.monotonic() + _DELAY_S > deadline:
                 raise UnavailableError(
                     f"HDFS did not answer for {_AGAIN_S:g} s ({what}): {why}",
-                    next_step="see to the name nodes, to their HTTP addresses and to the network between, and start "
-                    "the query again",
+                    next_step="see to the name nodes, to their HTTP addresses, to the KDC if there is one, and to the "
+                    "network between, and start the query again",
                 )
             time.sleep(_DELAY_S)
 
@@ -245,7 +246,7 @@ class WebHdfs:
         there, target = _elsewhere(node, headers)
         connection = self._connected(there)
         connection.putrequest("PUT", target)
-        for name, value in {**self._headers(there), "Transfer-Encoding": "chunked"}.items():
+        for name, value in {**self._headers(there, target), "Transfer-Encoding": "chunked"}.items():
             connection.putheader(name, value)
         connection.endheaders()
         return Sending(connection, lambda status, body: self._refusal(there, status, body))
@@ -255,13 +256,12 @@ class WebHdfs:
         return f"{_ROOT}{quote(path)}?{urlencode(asked)}"
 
     def _refusal(self, node: Server, status: int, body: bytes) -> Exception:
+        if self._kerberos and (status == _UNAUTHORIZED or (status == _FORBIDDEN and body[:1] != b"{")):
+            return kerberos.refused(node.text, body)  # one by HDFS itself is told as JSON
         if status == _UNAUTHORIZED:
             return ConfigurationError(
-                f"{node.text} does not accept the login"
-                + (" by Kerberos" if self._kerberos else f" of {self._user!r}, which has no proof"),
-                next_step="get a ticket (kinit, or KRB5_CLIENT_KTNAME with a keytab) on driver and executors"
-                if self._kerberos
-                else "set hadoop.security.authentication=kerberos (spark.hadoop.…), if this cluster has it",
+                f"{node.text} does not accept the login of {self._user!r}, which has no proof",
+                next_step="set hadoop.security.authentication=kerberos (spark.hadoop.…), if this cluster has it",
             )
         return _refused(status, body)
 
@@ -269,7 +269,7 @@ class WebHdfs:
         self, node: Server, method: str, target: str, data: bytes
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
         """Send one request. Raises ``_NotSentError`` before anything was sent, then ``OSError``, ``HTTPException``."""
-        headers = self._headers(node)
+        headers = self._headers(node, target)
         with contextlib.closing(self._connected(node)) as connection:
             connection.request(method, target, body=data or None, headers=headers)
             response = connection.getresponse()
@@ -295,10 +295,14 @@ class WebHdfs:
         connection.sock.settimeout(_CALL_S)
         return connection
 
-    def _headers(self, node: Server) -> dict[str, str]:
+    def _headers(self, node: Server, target: str) -> dict[str, str]:
         headers = {"Content-Type": "application/octet-stream"}
-        if self._kerberos and node in self._nodes:  # a data node is given a token, in its address
-            headers["Authorization"] = f"Negotiate {_ticket(node.host)}"
+        # A data node is given a token, by the name node, in its address.
+        if self._kerberos and _DELEGATED not in target:
+            try:
+                headers["Authorization"] = kerberos.proof(node.host)
+            except kerberos.NoKdcError as error:
+                raise _NotSentError(f"no KDC answers ({error})") from error
         return headers
 
 
@@ -340,7 +344,7 @@ class Sending:
 
 
 class _NotSentError(Exception):
-    """There is no connection, so nothing was asked."""
+    """There is no connection, or no login now, so nothing was asked."""
 
 
 def _elsewhere(node: Server, headers: http.client.HTTPMessage) -> tuple[Server, str]:
@@ -373,23 +377,3 @@ def _refused(status: int, body: bytes) -> Exception:
             next_step="get a new ticket (kinit, or KRB5_CLIENT_KTNAME with a keytab), and start the query again",
         )
     return RefusedError(name, first)
-
-
-def _ticket(host: str) -> str:
-    """Return the proof of a Kerberos login to a web server, from the ticket or keytab of this process's user."""
-    try:
-        import gssapi
-    except (ImportError, OSError) as error:  # the library in C that it needs may be missing
-        raise SetupError(
-            f"HDFS asks for a login by Kerberos, for which the package gssapi cannot be used here: {error}",
-            next_step="pip install gssapi on driver and executors (it needs the libraries of Kerberos)",
-        ) from error
-    try:
-        service = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
-        token = gssapi.SecurityContext(name=service, usage="initiate").step()
-    except gssapi.exceptions.GSSError as error:
-        raise ConfigurationError(
-            f"there is no Kerberos ticket for HTTP@{host}: {error}",
-            next_step="get one (kinit, or KRB5_CLIENT_KTNAME with a keytab) on driver and executors",
-        ) from error
-    return base64.b64encode(token or b"").decode()

@@ -6,6 +6,8 @@
         ...  # hdfs.url, hdfs.hadoop()
         hdfs.kill("namenode")
         hdfs.start()  # the same files at the same address
+
+With a KDC it asks for logins, and is called by the name of its principals, ``localhost``.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from xml.sax.saxutils import escape
 from onceonly.errors import SetupError
 from onceonly.jars.java import find_java
 from onceonly.jars.locked import ensure_jars
+from onceonly_proof.embedded.kerberos import REALM
 from onceonly_proof.embedded.ports import free_ports
 from onceonly_proof.embedded.process import Embedded, GuardedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from onceonly_proof.embedded.kerberos import EmbeddedKdc
 
 NODES: Final = ("namenode", "datanode")
 _CLASSES = {
@@ -56,30 +61,55 @@ _SETTINGS = {
     "dfs.blocksize": "16777216",
     "dfs.http.client.retry.policy.enabled": "false",
 }
+_PRINCIPAL = f"hdfs/localhost@{REALM}"
+_SECURE = {
+    "hadoop.security.authentication": "kerberos",
+    "dfs.data.transfer.protection": "authentication",
+}
+_SECURE_NODES = {
+    **_SECURE,
+    "hadoop.http.filter.initializers": "org.apache.hadoop.security.AuthenticationFilterInitializer",
+    "dfs.block.access.token.enable": "true",
+    "dfs.permissions.enabled": "true",
+    # Else its data node wants TLS, or ports that root alone may open.
+    "ignore.secure.ports.for.testing": "true",
+}
 
 
 class EmbeddedHdfs(Embedded):
-    """One name node and one data node. Not shared between threads."""
+    """One name node and one data node. Not shared between threads. ``names`` and ``read`` ask without a login."""
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        kdc: EmbeddedKdc | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """``kdc`` runs, and outlives it; ``settings`` are some of its own, over those chosen here."""
         self._is_temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="onceonly-hdfs-"))
         self._ports: list[int] = []
         self._processes: dict[str, GuardedProcess] = {}
+        self._kdc = kdc
+        self._said = 0  # what the name node had logged before it was started last
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self._host = "127.0.0.1" if kdc is None else "localhost"
 
     @property
     def url(self) -> str:
         """The file system's address, the same through restarts. Known once it was started."""
-        return f"hdfs://127.0.0.1:{self._ports[0]}"
+        return f"hdfs://{self._host}:{self._ports[0]}"
 
     @property
     def web(self) -> str:
         """Where the name node answers by HTTP, ``host:port``."""
-        return f"127.0.0.1:{self._ports[1]}"
+        return f"{self._host}:{self._ports[1]}"
 
     def hadoop(self) -> dict[str, str]:
         """Return what a client's Hadoop is told of it."""
-        return {"dfs.namenode.http-address": self.web, "dfs.replication": "1"}
+        asked = {} if self._kdc is None else {**_SECURE, "dfs.namenode.kerberos.principal": _PRINCIPAL}
+        return {"dfs.namenode.http-address": self.web, "dfs.replication": "1", **asked}
 
     def start(self) -> None:
         """Start the nodes that are down, and wait until a file can be written. The first start formats the folder.
@@ -93,6 +123,8 @@ class EmbeddedHdfs(Embedded):
             self._ports = free_ports(5)
             self._configure()
             self._format()
+        log = self._log(NODES[0])
+        self._said = log.stat().st_size if log.exists() else 0
         for node in NODES:
             if node not in self._processes:
                 self._processes[node] = GuardedProcess([*self._java(), _CLASSES[node]], self._log(node))
@@ -143,6 +175,11 @@ class EmbeddedHdfs(Embedded):
 
     def _is_ready(self) -> bool:
         """Say whether the name node is out of its safe mode and has a living data node."""
+        if self._kdc is not None:  # it answers by HTTP only those who have logged in
+            said = self._log(NODES[0]).read_bytes()[self._said :]
+            return (
+                said.rfind(b"Safe mode is OFF") >= said.rfind(b"Safe mode ON") and b" from storage " in said
+            )
         try:
             with urlopen(
                 f"http://{self.web}/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo", timeout=_CALL_S
@@ -152,11 +189,21 @@ class EmbeddedHdfs(Embedded):
             return False
         return not told["Safemode"] and bool(json.loads(told["LiveNodes"]))
 
+    def _refuses(self) -> bool:
+        """Say whether a request with a login that is none is refused, by all of its web server, and not by its door."""
+        try:
+            self._ask("", "GETFILESTATUS&delegation=none")
+        except HTTPError:
+            return True
+        except OSError:  # a busy machine takes its time for the first one
+            return False
+        return False
+
     def _configure(self) -> None:
-        here, port, ports = self.directory, self._ports[0], self._ports
+        here, ports = self.directory, self._ports
         (here / "conf").mkdir(parents=True, exist_ok=True)
         site = {
-            **_SETTINGS,
+            **self._settings,
             "dfs.namenode.name.dir": f"file://{here}/name",
             "dfs.datanode.data.dir": f"file://{here}/data",
             "dfs.namenode.rpc-bind-host": "127.0.0.1",
@@ -165,7 +212,10 @@ class EmbeddedHdfs(Embedded):
             "dfs.datanode.http.address": f"127.0.0.1:{ports[3]}",
             "dfs.datanode.ipc.address": f"127.0.0.1:{ports[4]}",
         }
-        core = {"fs.defaultFS": f"hdfs://127.0.0.1:{port}", "hadoop.tmp.dir": f"{here}/own"}
+        core = {"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{here}/own"}
+        if self._kdc is not None:  # Hadoop's own defaults stand between the two files
+            logins = _logins(self._kdc)
+            core, site = core | logins, site | logins
         for name, settings in (("core-site.xml", core), ("hdfs-site.xml", site)):
             (here / "conf" / name).write_text(_xml(settings))
 
@@ -184,9 +234,10 @@ class EmbeddedHdfs(Embedded):
     def _java(self) -> list[str]:
         jars = ":".join(map(str, ensure_jars(used_by="store-hdfs")))
         log4j = resources.files("onceonly_proof.embedded").joinpath("log4j.properties")
+        realm = [] if self._kdc is None else [f"-Djava.security.krb5.conf={self._kdc.configuration}"]
         return [
-            find_java(), "-Xms64m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-            "-Djava.net.preferIPv4Stack=true", f"-Dlog4j.configuration=file:{log4j}",
+            find_java(), *realm, "-Xms64m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", f"-Dlog4j.configuration=file:{log4j}",
             f"-Dhadoop.log.dir={self.directory}", f"-Dhadoop.home.dir={self.directory}",
             f"-Djava.io.tmpdir={self.directory}", "--add-opens=java.base/java.lang=ALL-UNNAMED",
             "-cp", f"{self.directory / 'conf'}:{jars}",
@@ -202,6 +253,22 @@ class EmbeddedHdfs(Embedded):
             f"the {node} of the HDFS in {self.directory} {what}: {' '.join(lines[-3:]) or 'it said nothing'}",
             next_step="read its log there; usual are a full disk and too little memory",
         )
+
+
+def _logins(kdc: EmbeddedKdc) -> dict[str, str]:
+    """Return what the nodes log in by and ask for, and make them known to the KDC."""
+    web = f"HTTP/localhost@{REALM}"
+    keys = str(kdc.keytab("nodes.keytab", _PRINCIPAL, web))
+    found = dict(_SECURE_NODES)
+    for node in NODES:
+        found |= {f"dfs.{node}.kerberos.principal": _PRINCIPAL, f"dfs.{node}.keytab.file": keys}
+    for who in ("dfs.web", "hadoop.http"):
+        found |= {
+            f"{who}.authentication.type": "kerberos",
+            f"{who}.authentication.kerberos.principal": web,
+            f"{who}.authentication.kerberos.keytab": keys,
+        }
+    return found
 
 
 def _xml(settings: Mapping[str, str]) -> str:

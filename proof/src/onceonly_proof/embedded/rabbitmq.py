@@ -7,25 +7,22 @@
         rabbit.kill()  # SIGKILL
         rabbit.start()  # the same queues at the same address
 
-The packages are fetched by ``apt-get download`` and unpacked into the cache; nothing is installed, and no root needed.
+The packages are fetched by ``apt-get download`` and unpacked into the cache.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from onceonly.errors import SetupError
-from onceonly.jars.locked import UNFINISHED, alone_in, cache_folder
+from onceonly_proof.embedded.debian import unpacked
 from onceonly_proof.embedded.ports import free_ports
 from onceonly_proof.embedded.process import EmbeddedServer, GuardedProcess
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _READY_S = 90.0
 _POLL_S = 0.05
-_FETCH_S = 300.0
 _QUIET_S = 5.0
 _ACK_EVERY = 500
 _USUAL = "/usr/lib/erlang"
@@ -73,7 +70,7 @@ class EmbeddedRabbit(EmbeddedServer):
         """
         if self._process is not None:
             return
-        root = unpacked()
+        root = _unpacked()
         self._ports = self._ports or free_ports(3)
         port, of_node, of_names = self._ports
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -154,41 +151,12 @@ class EmbeddedRabbit(EmbeddedServer):
         return True
 
 
-def unpacked() -> Path:
-    """Return the folder that the packages are unpacked in; once into the cache, at once or not at all.
+def _unpacked() -> Path:
+    packages = ["rabbitmq-server", *(f"erlang-{name}" for name in _ERLANG)]
+    return unpacked("rabbitmq", "RabbitMQ", packages, finish=_at_home)
 
-    Raises:
-        SetupError: this is no Linux with apt, or they could not be fetched or kept.
-    """
-    folder = cache_folder() / "rabbitmq"
-    if folder.is_dir():
-        return folder
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise SetupError(
-            "the embedded RabbitMQ comes from Debian's packages, and there is no apt here",
-            next_step="run it on Debian or Ubuntu",
-        )
-    with alone_in(folder.parent), tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED) as made:
-        if folder.is_dir():  # whoever was here before us has fetched them
-            return folder
-        root = Path(made) / "root"
-        packages = ["rabbitmq-server", *(f"erlang-{name}" for name in _ERLANG)]
-        try:
-            subprocess.run(
-                ["apt-get", "download", *packages],
-                cwd=made,
-                check=True,
-                capture_output=True,
-                timeout=_FETCH_S,
-            )
-            for package in Path(made).glob("*.deb"):
-                subprocess.run(["dpkg", "-x", str(package), str(root)], check=True, capture_output=True)
-        except subprocess.SubprocessError as error:
-            raise SetupError(
-                "the packages of RabbitMQ could not be fetched",
-                next_step="see whether `apt-get update` and `apt-get download rabbitmq-server` work here",
-            ) from error
-        script = root / "usr/lib/erlang/bin/erl"
-        script.write_text(script.read_text().replace(f"={_USUAL}\n", f"={folder}{_USUAL}\n"))
-        os.rename(root, folder)  # noqa: PTH104  at once
-    return folder
+
+def _at_home(root: Path, folder: Path) -> None:
+    """Tell Erlang where it will be."""
+    script = root / "usr/lib/erlang/bin/erl"
+    script.write_text(script.read_text().replace(f"={_USUAL}\n", f"={folder}{_USUAL}\n"))
