@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
+import deltalake
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from tests.unit.journal_bench import opened, rows
 from tests.unit.operator_bench import BOX, QueryCoordinator, run
 
@@ -18,9 +22,13 @@ from onceonly.sources.journal.reader import Reader
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onceonly.guards.source import Finding, Source
+
 KAFKA = '{"orders":{"0":7}}'
 KINESIS = '{"version":1,"reader":"r","number":3,"made":"1.000","start":{},"done":[],"groups":[],"until":null}'
 RABBITMQ = '{"version":1,"offset":4,"mark":"ab","is_read":true}'
+DELTA = '{"sourceVersion":1,"reservoirId":"d","reservoirVersion":4,"index":-1,"isStartingVersion":false}'
+ICEBERG = '{"version":1,"snapshot_id":4,"position":1,"scan_all_files":false}'
 JOURNAL = '{"journal":"j","reader":"r","segment":4}'
 
 
@@ -33,6 +41,11 @@ JOURNAL = '{"journal":"j","reader":"r","segment":4}'
         ),
         (KINESIS, "a stream of Kinesis, and nobody has looked"),
         (RABBITMQ, "a stream of RabbitMQ, and nobody has looked"),
+        (
+            DELTA,
+            "a Delta table, and nobody has looked whether it still has what is read again: --source path=PLACE",
+        ),
+        (ICEBERG, "an Iceberg table, and nobody has looked"),
         (
             JOURNAL,
             "a journal, and nobody has looked whether it still has what is read again: --source journal=PLACE",
@@ -150,3 +163,95 @@ def test_restore_and_fork_tell_it_and_refuse_before_anything_is_made(
     done = run(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     assert "nobody has looked" in json.loads(done.stdout)["told"][0]
+
+
+def test_each_of_several_sources_of_a_kind_is_reached_by_its_number() -> None:
+    asked: list[tuple[object, dict[str, str]]] = []
+    lines = ('{"orders":{"0":7}}', '{"logOffset":7}', '{"refunds":{"0":3}}')
+    told = sources_left.refuse_missing(lines, {}, {}, epoch=3)
+    assert ["--source 0:kafka" in told[0], "--source 2:kafka" in told[1]] == [True, True]
+    given = {"kafka.security.protocol": "SSL", "2:kafka.bootstrap.servers": "two:1"}
+    with pytest.raises(ConfigurationError, match="cannot be reached") as caught:
+        sources_left.refuse_missing(lines, given, {}, epoch=3)
+    assert caught.value.next_step == "give --source 0:kafka.bootstrap.servers=HOST:PORT"
+
+    def gone_since(source: Source, at: object, *_known: object, **_more: object) -> list[Finding]:
+        asked.append((at, source.options))
+        return []
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("onceonly.guards.kafka.gone_since", gone_since)
+        assert (
+            sources_left.refuse_missing(lines, {**given, "kafka.bootstrap.servers": "one:1"}, {}, epoch=3)
+            == []
+        )
+    ssl = {"kafka.security.protocol": "SSL"}
+    assert asked == [
+        ({"orders": {0: 7}}, {**ssl, "kafka.bootstrap.servers": "one:1"}),
+        ({"refunds": {0: 3}}, {**ssl, "kafka.bootstrap.servers": "two:1"}),
+    ]
+    with pytest.raises(ConfigurationError, match="by the option 1:kafka"):
+        sources_left.refuse_missing(lines, {"1:kafka.bootstrap.servers": "h:1"}, {}, epoch=3)
+
+
+def test_a_delta_table_that_has_not_what_follows_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "a table"
+    for number in range(4):
+        deltalake.write_deltalake(place, pa.table({"n": [number]}), mode="append")
+    table = deltalake.DeltaTable(place)
+
+    def look(version: int, *, whole: bool = False, table_id: str = "") -> list[str]:
+        offset = {
+            "sourceVersion": 1, "reservoirId": table_id or str(table.metadata().id), "reservoirVersion": version,
+            "index": 0 if whole else -1, "isStartingVersion": whole,
+        }  # fmt: skip
+        return sources_left.refuse_missing((json.dumps(offset),), {"path": str(place)}, {}, epoch=3)
+
+    assert [look(version) for version in range(5)] == [[]] * 5
+    with pytest.raises(
+        ConfigurationError, match="ends at version 3, and the query has read up to 4: it was set back"
+    ):
+        look(5)
+    with pytest.raises(ConfigurationError, match="was made anew: its id is"):
+        look(2, table_id="another")
+    table.create_checkpoint()
+    for version in (0, 1):
+        (place / "_delta_log" / f"{version:020}.json").unlink()
+    with pytest.raises(ConfigurationError, match="begins with version 2, and the query goes on with 1"):
+        look(1)
+    assert [look(2), look(1, whole=True)] == [[], []]
+    with pytest.raises(ConfigurationError, match="begins with version 2, and the query goes on with 1"):
+        look(0, whole=True)
+    shutil.rmtree(place)
+    with pytest.raises(ConfigurationError, match="there is no Delta table in"):
+        look(2)
+
+
+def test_an_iceberg_table_that_has_not_what_follows_is_refused(tmp_path: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("sales")
+    rows_ = pa.table({"n": [1]})
+    table = catalog.create_table("sales.orders", rows_.schema)
+    snapshots: list[int] = []
+    for _ in range(3):
+        table.append(rows_)
+        snapshots.append(table.metadata.current_snapshot_id or 0)
+    given = {
+        "table": "sales.orders", "catalog": "c", "catalog.type": "sql",
+        "catalog.uri": f"sqlite:///{tmp_path}/catalog.db", "catalog.warehouse": tmp_path.as_uri(),
+    }  # fmt: skip
+
+    def look(snapshot: int | None, **more: str) -> list[str]:
+        offset = {"version": 1, "snapshot_id": snapshot, "position": 1, "scan_all_files": False}
+        return sources_left.refuse_missing((json.dumps(offset),), {**given, **more}, {}, epoch=3)
+
+    assert [look(snapshot) for snapshot in (-1, *snapshots)] == [[]] * 4
+    with pytest.raises(ConfigurationError, match="there is no Iceberg table sales"):
+        look(snapshots[0], table="sales.refunds")
+    table.maintenance.expire_snapshots().by_id(snapshots[0]).commit()
+    with pytest.raises(ConfigurationError, match=f"has no snapshot {snapshots[0]} any more"):
+        look(snapshots[0])
+    table.refresh().manage_snapshots().set_current_snapshot(snapshots[1]).commit()
+    assert look(snapshots[1]) == []
+    with pytest.raises(ConfigurationError, match="was set back behind snapshot"):
+        look(snapshots[2])

@@ -155,7 +155,8 @@ _to = click.option(
 )
 _source = click.option(
     "--source", "sources", multiple=True, metavar="NAME=VALUE",
-    help="An option of the query's source, which says how it is reached: it is seen whether it has what is read again.",
+    help="An option of the query's source, which says how it is reached: it is seen whether it has what is read again. "
+    "Of several of a kind, N:NAME=VALUE is of that with the number N.",
 )  # fmt: skip
 _source_file = click.option(
     "--source-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -7,6 +7,8 @@ sources, which may hold secrets. Files need none, and are looked at in ``inputs_
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +17,7 @@ from onceonly.families import kinesis
 from onceonly.guards.source import KAFKA, Source
 from onceonly.offsets import list_number
 from onceonly.operations.given import lines
+from onceonly.operations.tables_left import require_delta, require_iceberg
 from onceonly.options import nearest
 from onceonly.sinks.kafka.options import DECLARED
 
@@ -22,24 +25,48 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+_NUMBERED: Final = re.compile(r"(\d{1,4}):(.+)")
 _NOT_LOOKED: Final = "and nobody has looked whether it still has what is read again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
-    """A kind of source: its word, which options are its own, and those that it needs, with a word for each value."""
+    """A kind of source: its word, which options are its own, and those that it needs, with a word for each value.
+
+    ``family`` is how the names of further options begin.
+    """
 
     word: str
     known: tuple[str, ...]
     needs: Mapping[str, str]
     look: Callable[[Any, dict[str, str]], None]
+    family: str = ""
 
     def takes(self, name: str) -> bool:
-        return name in self.known
+        return name in self.known or (bool(self.family) and name.startswith(self.family))
 
-    @property
-    def typed(self) -> str:
-        return " ".join(f"--source {name}={what}" for name, what in self.needs.items())
+    def typed(self, number: str) -> str:
+        return " ".join(f"--source {number}{name}={what}" for name, what in self.needs.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A source of the query: its kind, where it has come to, and how its options are told from those of others.
+
+    ``number`` is that of the source with its colon, and empty where it is the only one of its kind.
+    """
+
+    kind: _Kind
+    offset: Any
+    at: int
+    number: str = ""
+
+    def own(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return its options: those of all sources that it takes, and over them those of its number."""
+        mine = {
+            name.partition(":")[2]: value for name, value in options.items() if name.startswith(f"{self.at}:")
+        }
+        return {name: value for name, value in {**options, **mine}.items() if self.kind.takes(name)}
 
 
 def given(texts: Sequence[str], file: Path | None) -> dict[str, str]:
@@ -61,41 +88,57 @@ def refuse_missing(
 ) -> list[str]:
     """See that the sources have what follows a barrier; return a sentence of each that nobody could ask.
 
-    ``options`` say how sources are reached, ``topics`` are the ids that Kafka's had. Raises ``ConfigurationError``
+    ``options`` say how sources are reached, those that begin with a number and a colon how that one is, by its place in
+    the barrier; ``topics`` are the ids that Kafka's had. Raises ``ConfigurationError``
     where rows are gone, a source is another one, or an option is of none; ``UnavailableError`` where one does not
     answer.
     """
-    kinds = [(kind, offset) for line in barrier for kind, offset in _kind_of(line, topics, epoch)]
-    _refuse_unused(options, [kind for kind, _ in kinds])
+    found = [
+        (number, kind, offset)
+        for number, line in enumerate(barrier)
+        for kind, offset in _kind_of(line, topics, epoch)
+    ]
+    words = Counter(kind.word for _, kind, _ in found)
+    reads = [
+        _Read(kind=kind, offset=offset, at=number, number=f"{number}:" if words[kind.word] > 1 else "")
+        for number, kind, offset in found
+    ]
+    _refuse_unused(options, reads)
     told: dict[str, None] = {}
-    for kind, offset in kinds:
-        own = {name: value for name, value in options.items() if kind.takes(name)}
+    for each in reads:
+        kind, own = each.kind, each.own(options)
         if not own:
-            told[f"the query reads {kind.word}, {_NOT_LOOKED}: {kind.typed} has that done"] = None
+            told[f"the query reads {kind.word}, {_NOT_LOOKED}: {kind.typed(each.number)} has that done"] = (
+                None
+            )
             continue
         if lacking := kind.needs.keys() - own.keys():
             raise ConfigurationError(
                 f"{kind.word} cannot be reached: it is not said what {' and '.join(sorted(lacking))} is",
-                next_step=f"give {kind.typed}",
+                next_step=f"give {kind.typed(each.number)}",
             )
         try:
-            kind.look(offset, own)
+            kind.look(each.offset, own)
         except (SourceChangedError, JournalError) as error:
             raise _missing(error.what, error.next_step) from None
     return list(told)
 
 
-def _refuse_unused(options: Mapping[str, str], kinds: Sequence[_Kind]) -> None:
-    for name in options:
+def _refuse_unused(options: Mapping[str, str], reads: Sequence[_Read]) -> None:
+    for given in options:
+        match = _NUMBERED.fullmatch(given)
+        name = match[2] if match else given
+        kinds = [each.kind for each in reads if match is None or each.at == int(match[1])]
         if any(kind.takes(name) for kind in kinds):
             continue
         near = nearest(name, [each for kind in kinds for each in kind.known])
         raise ConfigurationError(
-            f"no source of this query is reached by the option {name}",
-            next_step=f"did you mean --source {near}=…?"
+            f"no source of this query is reached by the option {given}",
+            next_step=f"did you mean --source {match[1] + ':' if match else ''}{near}=…?"
             if near
-            else "leave it out: only Kafka, Kinesis, streams of RabbitMQ and journals are asked, where the query reads "
-            f"them, and it reads {', '.join(kind.word for kind in kinds) or 'none of them'}",
+            else "leave it out: only Kafka, Kinesis, streams of RabbitMQ, journals, Delta and Iceberg are asked, where "
+            "the query reads them, and it reads "
+            + (", ".join(f"{each.at}: {each.kind.word}" for each in reads) or "none of them"),
         )
 
 
@@ -122,6 +165,8 @@ def _kind_of(line: str, topics: Mapping[str, tuple[str, ...]], epoch: int) -> li
         ({"reader", "made", "number"}, _KINESIS),
         ({"mark", "offset"}, _RABBITMQ),
         ({"segment", "journal"}, _JOURNAL),
+        ({"reservoirId", "reservoirVersion"}, _DELTA),
+        ({"snapshot_id", "position"}, _ICEBERG),
     )
     return [(kind, offset) for keys, kind in marks if keys <= offset.keys()]
 
@@ -181,3 +226,11 @@ _RABBITMQ: Final = _Kind(
     look=_rabbitmq,
 )
 _JOURNAL: Final = _Kind(word="a journal", known=("journal",), needs={"journal": "PLACE"}, look=_journal)
+_DELTA: Final = _Kind(word="a Delta table", known=("path",), needs={"path": "PLACE"}, look=require_delta)
+_ICEBERG: Final = _Kind(
+    word="an Iceberg table",
+    known=("table", "catalog"),
+    needs={"table": "NAMESPACE.NAME"},
+    look=require_iceberg,
+    family="catalog.",
+)
