@@ -124,18 +124,18 @@ def test_a_run_is_noted_with_its_time_and_place_once_there_is_a_log(tmp_path: Pa
     session = Session(f"file:{tmp_path}")
     spark = proxy(session)
     before = datetime.now(UTC).replace(microsecond=0)
-    spark.onQueryStarted(Java())
+    spark.onQueryStarted(Java(name="orders"))
     (tmp_path / "onceonly").mkdir()
     (tmp_path / "onceonly/identity.json").touch()
     spark.onQueryProgress(progress())
     (run,) = RunFiles(tmp_path).newest()
-    assert (run.run, run.began.host, run.began.pid, run.ended) == (
-        REPORT["runId"], socket.gethostname(), os.getpid(), "",
+    assert (run.run, run.began.host, run.began.pid, run.ended, run.name) == (
+        REPORT["runId"], socket.gethostname(), os.getpid(), "", "orders",
     )  # fmt: skip
     assert before <= datetime.fromisoformat(run.began.at) <= datetime.now(UTC)
     spark.onQueryTerminated(Java(runId=Java()))
     (ended,) = RunFiles(tmp_path).newest()
-    assert (ended.began, ended.ended >= run.began.at) == (run.began, True)
+    assert (ended.began, ended.ended >= run.began.at, ended.name) == (run.began, True, "orders")
 
 
 def test_a_run_is_alive_in_its_first_epoch_once_its_log_is_asked_about(tmp_path: Path) -> None:

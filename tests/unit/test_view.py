@@ -19,12 +19,14 @@ from onceonly.model import Guarantee, Skip
 from onceonly.operations import look
 from onceonly.operations.disk import BARRIER, Step
 from onceonly.operations.find import open_checkpoint
+from onceonly.operations.render import header
+from onceonly.operations.report import checkpoint
 from onceonly.view import tables
 from onceonly.view.axis import Axis
 from onceonly.view.epoch import epoch as epoch_picture
 from onceonly.view.markup import tag, text
 from onceonly.view.multiples import BEHIND, BEHIND_S, multiples
-from onceonly.view.page import report
+from onceonly.view.page import report, summary
 from onceonly.view.shapes import CHARACTER
 from onceonly.view.story import view
 from onceonly.view.timeline import timeline
@@ -365,6 +367,27 @@ def test_a_page_fetches_nothing_runs_nothing_and_says_what_was_left_out() -> Non
     assert "default-src &#x27;none&#x27;" in page
     assert "29 of 99 epochs are not shown" in page
     assert "40 older epochs are not in this picture" in page
+
+
+def test_a_query_is_called_by_the_name_of_its_newest_run_beside_its_id() -> None:
+    runs = [replace(bench.run("r1", 0.0), name="former"), replace(bench.run("r2", 5.0), name="<orders>")]
+    named = bench.model(bench.usual(0, 1.0), runs=runs)
+    assert "query <orders> q  run" in header(named).plain
+    assert checkpoint(named)["name"] == "<orders>"
+    assert "Query &lt;orders&gt; q" in report(view(named))
+    assert summary(view(named)).startswith("query <orders> q, run")
+    nameless = bench.model(bench.usual(0, 1.0), runs=[bench.run("r1", 0.0)])
+    assert "query q  run" in header(nameless).plain
+    assert checkpoint(nameless)["name"] is None
+    assert "Query q<" in report(view(nameless))
+
+
+def test_a_moment_in_a_table_is_not_broken_at_its_hyphen() -> None:
+    page = report(view(bench.model(bench.usual(0, 1.0), bench.in_doubt(1, 3.0), runs=[bench.run("r1", 0.0)])))
+    assert ".oo-table time{white-space:nowrap}" in page
+    cells = re.findall(r"<td[^>]*>(?:<time>)?\d{4}-\d\d-\d\dT", page)
+    assert len(cells) > 5, "steps, epochs, runs, and what is in doubt"
+    assert all("<time>" in cell for cell in cells)
 
 
 if __name__ == "__main__":

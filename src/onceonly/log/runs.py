@@ -22,11 +22,15 @@ RUNS = "runs/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run. ``began`` says where it lives, too; ``ended`` is empty while it lives, and where it was killed."""
+    """One run. ``began`` says where it lives, too; ``ended`` is empty while it lives, and where it was killed.
+
+    ``name`` is the query's by then (``.queryName``), empty where it has none.
+    """
 
     run: str
     began: Stamp
     ended: str = ""
+    name: str = ""
 
 
 class RunFiles(DatedFiles[Run]):

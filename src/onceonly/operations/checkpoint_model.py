@@ -107,6 +107,11 @@ class CheckpointModel:
     open_outside: tuple[tuple[str, str], ...] | None = None
 
     @property
+    def name(self) -> str:
+        """What its newest run is called (``.queryName``); empty where it has no name, or nobody left word of it."""
+        return self.runs[0].name if self.runs else ""
+
+    @property
     def epoch(self) -> EpochModel:
         """The epoch that was asked for alone."""
         [found] = self.epochs

@@ -63,7 +63,8 @@ def header(found: CheckpointModel) -> Text:
     run = found.run
     style = {True: "green", False: "dim", None: "yellow"}[run.alive]
     text = Text.assemble(
-        ("query ", "dim"), (found.query, "bold"), ("  run ", "dim"), (run.word, style),
+        ("query ", "dim"), (f"{found.name} " if found.name else "", "bold"), (found.query, "bold"),
+        ("  run ", "dim"), (run.word, style),
         f" ({run.who})" if run.who else "", "\n", found.address,
     )  # fmt: skip
     told = found.sources

@@ -35,6 +35,7 @@ def checkpoint(found: CheckpointModel) -> dict[str, Any]:
         "path": found.path,
         "address": found.address,
         "query": found.query,
+        "name": found.name or None,
         "run": {"state": found.run.word, "who": found.run.who},
         "home": found.home,
         "moved": found.is_moved,

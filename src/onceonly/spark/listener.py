@@ -73,7 +73,12 @@ class _Watched:
     """One run of one query."""
 
     def __init__(
-        self, location: str, run: str, query: str = "", end: Callable[..., None] = lambda _note: None
+        self,
+        location: str,
+        run: str,
+        query: str = "",
+        end: Callable[..., None] = lambda _note: None,
+        name: str = "",
     ) -> None:
         self.location = location
         self.query = query
@@ -82,7 +87,7 @@ class _Watched:
         place = self.path or log_store(location)
         self.reports = progress_in(place)
         self.presence: Presence | Heartbeat | None = None
-        self.run = Run(run=run, began=events.stamp())
+        self.run = Run(run=run, began=events.stamp(), name=name)
         self._runs = RunFiles(place)
         self._stops = StopFiles(place)
         self._end = end
@@ -173,9 +178,10 @@ class _Listener(StreamingQueryListener):
         run = str(jevent.runId().toString())
         stopping.tells(run, query)
         end = partial(stopping.end, query.streamingQuery(), spark)
-        watched = _Watched(location, run, str(jevent.id().toString()), end)
+        name = str(jevent.name() or "")
+        watched = _Watched(location, run, str(jevent.id().toString()), end, name)
         why = _may_differ(query)
-        watching.began(location, watched.query, str(jevent.name() or ""))
+        watching.began(location, watched.query, name)
         with self._lock:
             self._runs[run] = watched
         watched.show_lag(starts=True)

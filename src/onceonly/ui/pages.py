@@ -180,7 +180,7 @@ class Pages:
         said = join(
             tag("strong", stands.level), f": {stands.safe}", f"; {stands.stuck}" if stands.stuck else ""
         )
-        return [tag("a", found.query, href=href), found.path, found.run, said]
+        return [tag("a", found.called, href=href), found.path, found.run, said]
 
     def _windowed(self, watcher: Watcher, to: int | None, size: int) -> tuple[Place, Window]:
         model = watcher.model()

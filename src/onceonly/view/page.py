@@ -44,7 +44,7 @@ def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
         return f"#{each.name}" if each.number in numbers else None
 
     top: list[Child] = [
-        tag("header", tag("h1", f"Query {view.query}"), tag("p", _where(view), class_="oo-note")),
+        tag("header", tag("h1", f"Query {view.called}"), tag("p", _where(view), class_="oo-note")),
         tables.verdict(view.verdict),
         _section("Time line", *_time_line(drawn, href)),
         _section("Figures", _figures(view)),
@@ -71,7 +71,7 @@ def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
         ),
         _section("The newest epochs, and those that were not as always", *details),
     ]
-    return whole(f"onceonly: query {view.query}", join(*body))
+    return whole(f"onceonly: query {view.called}", join(*body))
 
 
 def whole(title: str, body: Markup, *, css: str = style.PAGE, script: str = "") -> str:
@@ -101,7 +101,7 @@ def summary(view: View) -> str:
     """Return in plain sentences how a checkpoint stands."""
     found = view.verdict
     parts = [f"{found.level}: {found.safe}", found.stuck, found.next_step, found.command]
-    return f"query {view.query}, run {view.run}; " + "; ".join(filter(None, parts))
+    return f"query {view.called}, run {view.run}; " + "; ".join(filter(None, parts))
 
 
 def fragment(body: Markup) -> str:

@@ -49,6 +49,7 @@ def view(model: CheckpointModel) -> View:
         known=model.known,
         left_out=tuple(_left_out(model, epochs)),
         skew=clock.told,
+        name=model.name,
     )
 
 

@@ -64,7 +64,7 @@ overflow-wrap:anywhere;font-family:ui-monospace,"DejaVu Sans Mono",monospace;fon
 .oo-table th{text-align:left;color:var(--oo-dim);font-weight:600}
 .oo-table td,.oo-table th{border-bottom:1px solid var(--oo-line);padding:3px 10px 3px 0;vertical-align:top}
 .oo-table .num{text-align:right;font-variant-numeric:tabular-nums}.oo-table td{overflow-wrap:anywhere}
-.oo-table td:first-child{white-space:nowrap}
+.oo-table td:first-child,.oo-table time{white-space:nowrap}
 @media(min-width:601px){.oo-table td{min-width:3.2em}}
 @media screen and (max-width:600px){.oo-scroll .oo-table{min-width:680px}}
 .oo-state::before{content:"\\25cb\\a0"}.oo-state.complete::before,.oo-state.committed::before{content:"\\25cf\\a0"}

@@ -88,7 +88,7 @@ def _line(each: Epoch, href: str | None) -> list[Child]:
         outcomes(each.outcomes),
         each.aborts or "",
         "" if each.seconds is None else took(each.seconds),
-        f"{moment(each.at)}{' (folded)' if each.folded else ''}",
+        join(_at(each.at), " (folded)" if each.folded else ""),
     ]
 
 
@@ -116,10 +116,10 @@ def steps(each: Epoch) -> Markup:
 
 
 def _step(mark: Mark) -> list[Child]:
-    when = "unknown" if mark.at is None else moment(mark.at)
+    when = "unknown" if mark.at is None else _at(mark.at)
     return [
         mark.what,
-        f"{when} (contradicts the order)" if mark.skewed else when,
+        join(when, " (contradicts the order)") if mark.skewed else when,
         mark.told,
         mark.by,
         mark.record,
@@ -161,7 +161,7 @@ def in_doubt(found: View, *, href: Callable[[Epoch], str | None] = lambda _: Non
     lines: Iterator[list[Child]] = (
         [
             _named(each, href(each)), mark.sink, mark.slot, mark.rows, tag("code", mark.transaction),
-            moment(_decided(each, mark)),
+            _at(_decided(each, mark)),
             tag("code", f"onceonly transactions explain {shlex.quote(mark.transaction)} {shlex.quote(found.path)}"),
         ]
         for each, mark in found.in_doubt
@@ -179,7 +179,7 @@ def happenings(found: View) -> Markup:
     """Return what happened beside the epochs: runs that began, ended or were cut off, and what was done by hand."""
     if not found.marks:
         return tag("p", "The log tells of no run: an older onceonly, or none has begun yet.")
-    lines = ([mark.what, moment(mark.at), mark.told, mark.by] for mark in reversed(found.marks))
+    lines = ([mark.what, _at(mark.at), mark.told, mark.by] for mark in reversed(found.marks))
     return table("Runs, and what was done by hand; newest first", ("what", "when", "told", "by"), lines)
 
 
@@ -207,6 +207,10 @@ def table(
         tag("tbody", (tag("tr", (cell("td", place, each) for place, each in enumerate(line))) for line in lines)),
         class_="oo-table",
     )  # fmt: skip
+
+
+def _at(at: float | None) -> Markup:
+    return tag("time", moment(at))
 
 
 def _offset(value: object) -> str:

@@ -36,7 +36,7 @@ def screen(view: View) -> RenderableType:
     """Return all of it."""
     parts: list[RenderableType] = [
         Text.assemble(
-            ("query ", "dim"), (view.query, "bold"), ("  run ", "dim"), view.run, f"  {view.address}"
+            ("query ", "dim"), (view.called, "bold"), ("  run ", "dim"), view.run, f"  {view.address}"
         ),
         verdict(view.verdict),
     ]

@@ -212,7 +212,8 @@ class View:
 
     ``marks`` and ``bars`` are of no epoch: runs, and what operators did by hand. ``lanes`` are the driver, executors,
     and then each sink; ``known`` is how many epochs there are, None where nobody counted; ``left_out`` says in
-    sentences what is there and is not drawn, ``skew`` what is wrong with whose clock.
+    sentences what is there and is not drawn, ``skew`` what is wrong with whose clock, ``name`` what the query is
+    called.
     """
 
     query: str
@@ -229,6 +230,12 @@ class View:
     known: int | None = None
     left_out: tuple[str, ...] = ()
     skew: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def called(self) -> str:
+        """The query for people: its name, where it has one, and its id."""
+        return f"{self.name} {self.query}".strip()
 
     def epoch(self, number: int) -> Epoch | None:
         """Return an epoch by its number; None where it is not drawn."""
