@@ -129,8 +129,10 @@ AZURE_CONFIG: list[tuple[dict[str, str], dict[str, Any], bool]] = [
       "fs.azure.account.oauth2.client.id": "id"}, {"credential_type": "managed_identity", "client_id": "id"}, True),
     ({"fs.azure.account.auth.type": "OAuth",
       "fs.azure.account.oauth.provider.type": TOKENS + "WorkloadIdentityTokenProvider",
-      "fs.azure.account.oauth2.msi.tenant": "t", "fs.azure.account.oauth2.token.file": "/var/token"},
-     {"credential_type": "workload_identity", "tenant_id": "t", "federated_token_file": "/var/token"}, True),
+      "fs.azure.account.oauth2.msi.tenant": "t", "fs.azure.account.oauth2.token.file": "/var/token",
+      "fs.azure.account.oauth2.msi.authority": "https://login.chinacloudapi.cn/"},
+     {"credential_type": "workload_identity", "tenant_id": "t", "federated_token_file": "/var/token",
+      "authority_host": "https://login.chinacloudapi.cn"}, True),
     ({"fs.azure.encryption.encoded.client-provided-key": "b64"}, {"encryption_key": "b64"}, True),
 ]  # fmt: skip
 

@@ -32,7 +32,9 @@ _RIGHTS: Mapping[Kind, Mapping[str, str]] = {
         "removed": "storage.objects.delete",
     },
     Kind.AZURE: dict.fromkeys(
-        ("put", "read", "listed", "removed"), "the role Storage Blob Data Contributor on the container"
+        ("put", "read", "listed", "removed"),
+        "the role Storage Blob Data Contributor on the container; a SAS token must have the rights rcwdl (sp) on it, "
+        "fit the account's key, and not have ended (se)",
     ),
 }
 _KMS = "; with a key of KMS, also its use (kms:GenerateDataKey, kms:Decrypt)"
@@ -42,13 +44,14 @@ _NO_BUCKET = re.compile(
     r"|specified (?:bucket|container) does not exist"
 )
 _CONFLICT = re.compile(r"status(?: code)?:? 409|ConditionalRequestConflict|OperationAborted")
-_FORBIDDEN = re.compile(r"status(?: code)?:? 403")
-_STATUS = re.compile(r"status(?: code)?:? (\d{3}(?: [A-Z][A-Za-z]+)*)")
+# Of a name that is deleted, Azure tells in an answer to many.
+_FORBIDDEN = re.compile(r"(?:status(?: code)?|\(code):? 403")
+_STATUS = re.compile(r"(?:status(?: code)?|\(code):? (\d{3}(?: [A-Z][A-Za-z]+)*)")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _WORDS = re.compile(
     r"Connection refused|Connection reset|connection closed|operation timed out|deadline has elapsed|timed out"
-    r"|dns error|failed to lookup address|UnknownIssuer|CertExpired|NotValidForName|invalid peer certificate"
-    r"|end of file before message length reached|error decoding response body|Broken pipe",
+    r"|dns error|failed to lookup address|UnknownIssuer|CertExpired|NotValidForName|BadSignature"
+    r"|invalid peer certificate|end of file before message length reached|error decoding response body|Broken pipe",
     re.IGNORECASE,
 )
 
@@ -65,10 +68,31 @@ class _Cause:
 _CAUSES = (
     _Cause(_NO_BUCKET, "there is no such bucket", "create it, or correct the address"),
     _Cause(
-        re.compile(r"ExpiredToken|TokenRefreshRequired|ExpiredAuthenticationToken|[Tt]oken[^<]{0,40}expired"),
+        re.compile(
+            r"ExpiredToken|TokenRefreshRequired|ExpiredAuthenticationToken|[Tt]oken[^<]{0,40}expired"
+            r"|not valid in the specified time frame"
+        ),
         "the credentials have expired",
-        "renew them, and start the query again: a session token that was given by hand is not renewed, a role of the "
-        "machine is",
+        "renew them, and start the query again: a session token or SAS that was given by hand is not renewed, a role "
+        "of the machine is",
+    ),
+    _Cause(
+        re.compile(r"InvalidCertificate"),
+        "it shows a certificate that this machine does not trust",
+        "name a file with the certificate of its authority in SSL_CERT_FILE (PEM), in the environment of driver and "
+        "executors, or correct the store's endpoint",
+    ),
+    _Cause(
+        re.compile(r"federated token file"),
+        "the token of the workload identity cannot be read",
+        "see that its file is there: fs.azure.account.oauth2.token.file, or AZURE_FEDERATED_TOKEN_FILE in the "
+        "environment",
+    ),
+    _Cause(
+        re.compile(r"token request: Error performing POST https?://(?!169\.254\.)\S+ in [^\n]*HTTP error"),
+        "the server where the job logs in does not answer",
+        "see to it and to the network between, or correct its address (fs.azure.account.oauth2.client.endpoint, "
+        "fs.azure.account.oauth2.msi.authority), and start the query again",
     ),
     _Cause(
         re.compile(r"RequestTimeTooSkewed|RequestNotValidYet"),
@@ -106,8 +130,8 @@ _CAUSES = (
             r"|while loading credentials|Error performing (?:GET|PUT|POST) https?://169\.254\."
         ),
         "no credentials are given, and the machine has no role to ask for any",
-        "give the job keys (spark.hadoop.fs.s3a.access.key, or AWS_ACCESS_KEY_ID in the environment), a command "
-        "--hadoop-conf FILE, or the machine a role",
+        "give the job keys (spark.hadoop.fs.s3a.access.key, fs.azure.account.key…, fs.gs.…, or in the environment, as "
+        "AWS_ACCESS_KEY_ID), a command --hadoop-conf FILE, or the machine a role",
     ),
 )
 

@@ -12,7 +12,7 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from onceonly.errors import SetupError
+from onceonly.errors import ConfigurationError, SetupError
 from onceonly.stores.access import Hadoop
 from onceonly.stores.address import Address, Kind, parse
 from onceonly.stores.folder import LocalStore
@@ -121,13 +121,21 @@ def open_uploads(address: Address) -> S3Uploads:
 
 def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  as above
     """Make a client of ``obstore``. Pure, but for the machine's environment and profile."""
+    from obstore.exceptions import BaseError
     from obstore.store import AzureStore, GCSStore, S3Store
 
     config = dict(access.config)
     client = {"timeout": CALL, "connect_timeout": CONNECT, **access.client}
     how: dict[str, Any] = {"config": config, "client_options": client, "retry_config": _RETRIES}
     if address.kind is Kind.AZURE:
-        return AzureStore(address.container, **how)
+        try:
+            return AzureStore(address.container, **how)
+        except BaseError as error:
+            said = str(error).partition("\n")[0].partition(": ")[2]  # no part of a key
+            raise ConfigurationError(
+                f"the login to {address.host} cannot be used: {said}",
+                next_step="correct fs.azure.account.key… (base64), or fs.azure.sas.fixed.token (sv=…&se=…&sig=…)",
+            ) from None
     if address.kind is Kind.GCS:
         return GCSStore(address.container, **how)
     if access.keys is not None:

@@ -108,9 +108,13 @@ def _azure_oauth(azure: Callable[..., str]) -> dict[str, Any]:
             found["msi_endpoint"] = azure("account.oauth2.msi.endpoint")
     elif short == _BY_WORKLOAD:
         found["credential_type"] = "workload_identity"
-        for name, option in (("msi.tenant", "tenant_id"), ("token.file", "federated_token_file")):
+        for name, option in (
+            ("msi.tenant", "tenant_id"),
+            ("msi.authority", "authority_host"),
+            ("token.file", "federated_token_file"),
+        ):
             if azure(f"account.oauth2.{name}"):
-                found[option] = azure(f"account.oauth2.{name}")
+                found[option] = azure(f"account.oauth2.{name}").rstrip("/")
     else:
         raise foreign_class("fs.azure.account.oauth.provider.type", kind)
     return found
