@@ -108,8 +108,8 @@ class Server:
         )
         try:
             parameters = self._pika.URLParameters(text)
-        except (ValueError, TypeError, AttributeError, IndexError) as error:
-            raise wrong from error
+        except (ValueError, TypeError, AttributeError, IndexError):
+            raise wrong from None  # the cause quotes what may be a part of the password
         if not text.startswith(("amqp://", "amqps://")):
             raise wrong
         parameters.socket_timeout = _CONNECT_S

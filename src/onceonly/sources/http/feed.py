@@ -247,11 +247,12 @@ def _httpx_of(text: str) -> tuple[Any, httpx.URL]:
         ) from error
     try:
         url = httpx.URL(text)
-    except httpx.InvalidURL as error:
+    except httpx.InvalidURL:
+        # Nor its cause, which quotes what may be a part of a password.
         raise ConfigurationError(
-            f"The option url of onceonly.http cannot be read: {error}",
-            next_step="write it as https://host/path",
-        ) from error
+            "The option url of onceonly.http cannot be read; it is not shown, as it may hold a password.",
+            next_step="write it as https://host/path, with %2F for a slash inside a password",
+        ) from None
     if url.scheme not in {"http", "https"} or not url.host:
         raise ConfigurationError(
             "The option url of onceonly.http is no address of http or https.",
