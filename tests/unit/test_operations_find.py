@@ -56,6 +56,19 @@ def test_a_checkpoint_of_sparks_alone_is_foreign(tmp_path: Path) -> None:
     assert problem.error.what.endswith("has no decision log: another sink writes there")
 
 
+def test_who_wants_one_checkpoint_is_told_what_is_wrong_with_it(tmp_path: Path) -> None:
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    coordinator.complete(0)
+    (coordinator.path / "onceonly" / "identity.json").write_text("{}", encoding="utf-8")
+    for command in (("transactions", "divert", "t0-0"), ("audit", "--export", tmp_path / "history.json")):
+        done = run(*command, coordinator.path, "--yes")
+        assert (done.returncode, "identity.json" in done.stderr, "leads to" in done.stderr) == (
+            2,
+            True,
+            False,
+        )
+
+
 def test_the_files_of_a_savepoint_are_no_checkpoint(tmp_path: Path) -> None:
     coordinator = QueryCoordinator(tmp_path / "cp")
     coordinator.complete(0)

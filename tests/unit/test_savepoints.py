@@ -187,6 +187,28 @@ def test_a_name_is_whole_however_narrow_the_terminal_is(query: QueryCoordinator,
     assert made.name in "".join(firsts)
 
 
+TORN = (b"", b"\0" * 40, b"\xff\xfe")
+INSIDE = (b'v1\n{"nextBatch', b"v1\n[1]")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        *((name, data) for name in ("offsets/3", "commits/3") for data in (*TORN, *INSIDE)),
+        *(("offsets/2", data) for data in TORN),
+    ],
+)
+def test_what_a_loss_of_power_has_torn_is_in_no_savepoint(
+    query: QueryCoordinator, tmp_path: Path, name: str, data: bytes
+) -> None:
+    (query.path / name).write_bytes(data)
+    made = run("savepoint", "create", query.path, tmp_path / "place", "--json")
+    assert (made.returncode, json.loads(made.stdout)["epoch"]) == (0, 1 if name == "offsets/2" else 2)
+    refused = run("savepoint", "create", query.path, tmp_path / "place", "--epoch", "chk-3")
+    assert (refused.returncode, "no savepoint can be made of chk-3" in refused.stderr) == (64, True)
+    assert "name one from 0 to " in refused.stderr
+
+
 def test_a_place_without_savepoints_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for verb in ("list", "show", "verify"):

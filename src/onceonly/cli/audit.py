@@ -35,19 +35,15 @@ def audit(  # noqa: PLR0913  one parameter for each option
     1, too: the checkpoint has moved. 2: a target gave no answer. By epoch where the target tells its epochs apart, in
     total where it counts rows.
     """
-    from onceonly.errors import ConfigurationError
     from onceonly.looking import write
     from onceonly.operations import audit as operation
     from onceonly.operations import render, report
-    from onceonly.operations.find import find
+    from onceonly.operations.find import find, single
 
     given = targets.given(options, options_file, classes, yes=yes)
     here = find(path)
-    if export is not None and len(here.checkpoints) != 1:
-        raise ConfigurationError(
-            f"{path} leads to {len(here.checkpoints)} checkpoints, and --export is of one",
-            next_step="name the checkpointLocation of one query",
-        )
+    if export is not None:
+        single(here, path)  # refuses several, and says what is wrong with one
     found, problems = shared.each(here, lambda each: operation.audit(each, given, within_s=timeout))
     for _, audited in found:
         if export is not None:

@@ -272,13 +272,10 @@ def divert(  # noqa: PLR0913  one parameter for each option
     """
     from onceonly.operations import divert as operation
     from onceonly.operations import report, settle
-    from onceonly.operations.find import find
+    from onceonly.operations.find import the_one
 
     given = targets.given(options, options_file, classes, yes=yes)
-    found = find(path).checkpoints
-    if len(found) != 1:
-        raise ConfigurationError(f"{path} leads to {len(found)} checkpoints", next_step="name one of them")
-    [checkpoint] = found
+    checkpoint = the_one(path)
     shared.tell(
         f"query {checkpoint.query}: rows of {transaction} that its target refuses are to become dead letters"
     )

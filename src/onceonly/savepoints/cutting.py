@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceonly import background
+from onceonly import background, offsets
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.guards import known
 from onceonly.log import files as log_files
@@ -63,12 +64,12 @@ def find_cut(checkpoint: str, epoch: int | None) -> Cut:
     why: resolve.MissingError | None = None
     for at in complete[::-1] if epoch is None else [epoch]:
         link, receipt = log.chain(at)[-1:], log.receipt(at)
-        barrier, commit = store.get(f"offsets/{at}"), store.get(f"commits/{at}")
-        if not link or receipt is None or barrier is None or commit is None:
+        if not link or receipt is None:
             why = resolve.MissingError(f"what is noted of chk-{at}")
             continue
         try:
-            found = resolve.needed(names, at, barrier=barrier.decode(), commit=commit.decode())
+            barrier, commit = _noted(store, at, link[0].barrier)
+            found = resolve.needed(names, at, barrier=barrier, commit=commit)
             archives = _archives(store, found.archives)
         except resolve.MissingError as error:
             why = error
@@ -77,11 +78,11 @@ def find_cut(checkpoint: str, epoch: int | None) -> Cut:
         return Cut(
             epoch=at,
             names=tuple(dict.fromkeys([*found.names, *listed, *_of_log(names, ours, at)])),
-            own={**archives, f"offsets/{at}": barrier, f"commits/{at}": commit},
+            own={**archives, f"offsets/{at}": barrier.encode(), f"commits/{at}": commit.encode()},
             identity=identity,
             link=link[0],
             receipt=receipt,
-            commit=commit.decode(),
+            commit=commit,
             provider=resolve.provider(names),
         )
     if why is None:
@@ -90,7 +91,8 @@ def find_cut(checkpoint: str, epoch: int | None) -> Cut:
             next_step="wait until onceonly checkpoints list shows one as complete",
         )
     if epoch is not None:
-        raise _out_of_reach(epoch, [at for at in complete if _is_whole(store, names, at)], f": {why}")
+        whole = [at for at in complete if _is_whole(store, names, at, log.chain(at)[-1:])]
+        raise _out_of_reach(epoch, whole, f": {why}")
     raise why
 
 
@@ -126,10 +128,39 @@ def _listed(name: str, data: bytes) -> tuple[str, ...]:
         ) from error
 
 
-def _is_whole(store: RewritableStore, names: Sequence[str], epoch: int) -> bool:
+def _noted(store: RewritableStore, epoch: int, decided: Sequence[str]) -> tuple[str, str]:
+    """Read the texts of ``offsets/N`` and ``commits/N``, which Spark does not sync: power may have torn them.
+
+    Raises ``MissingError`` where one is not there, or not whole, or has other ends than those ``decided``.
+    """
+    barrier, commit = _text(store, f"offsets/{epoch}"), _text(store, f"commits/{epoch}")
+    if decided and not offsets.is_same(tuple(decided), offsets.barrier(barrier)):
+        raise resolve.MissingError(f"offsets/{epoch} as it was decided")
     try:
-        barrier, commit = store.get(f"offsets/{epoch}"), store.get(f"commits/{epoch}")
-        resolve.needed(names, epoch, barrier=(barrier or b"").decode(), commit=(commit or b"").decode())
+        is_whole = isinstance(json.loads(commit.partition("\n")[2]), dict)
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise resolve.MissingError(f"commits/{epoch}, which is torn,")
+    if epoch > 0:
+        _text(store, f"offsets/{epoch - 1}")
+    return barrier, commit
+
+
+def _text(store: RewritableStore, name: str) -> str:
+    try:
+        text = (store.get(name) or b"").decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text.startswith("v"):
+        raise resolve.MissingError(f"a whole {name}")
+    return text
+
+
+def _is_whole(store: RewritableStore, names: Sequence[str], epoch: int, link: Sequence[Link]) -> bool:
+    try:
+        barrier, commit = _noted(store, epoch, link[0].barrier if link else ())
+        resolve.needed(names, epoch, barrier=barrier, commit=commit)
     except resolve.MissingError:
         return False
     return True
