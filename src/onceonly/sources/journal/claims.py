@@ -31,7 +31,8 @@ class Claim:
     @classmethod
     def put(cls, journal: Journal) -> Self:
         """Claim a journal: whoever read it before stops. Raises ``UnavailableError``."""
-        journal.store.prepare((CLAIMS.rstrip("/"),))
+        if journal.folder is not None:  # elsewhere a put makes its folder
+            journal.store.prepare((CLAIMS.rstrip("/"),))
         own = encode_note("claim", Claimed(reader=secrets.token_hex(8)))
         number = newest_claim(journal) + 1
         while put_once(journal.store, name_of(CLAIMS, number), own) != own:
