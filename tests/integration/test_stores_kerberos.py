@@ -17,6 +17,7 @@ from onceonly.stores.access import Hadoop
 from onceonly.stores.address import parse
 from onceonly.stores.hdfs import HdfsStore
 from onceonly.stores.port import Store, put_once
+from onceonly.stores.tokens import token_of_process
 from onceonly.stores.webhdfs import WebHdfs
 from onceonly_proof.embedded.hdfs import EmbeddedHdfs
 from onceonly_proof.embedded.kerberos import EmbeddedKdc, gssapi_folder, shifted_clock
@@ -191,3 +192,30 @@ def test_a_kdc_that_dies_stops_nobody_who_has_a_ticket_and_one_that_comes_back_i
     cache.unlink()
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(keytab))
     assert store.get(NAME) == b"x"
+
+
+def test_a_container_logs_in_by_the_token_that_it_was_handed_until_that_ends(
+    server: EmbeddedHdfs,
+    kdc: EmbeddedKdc,
+    cache: Path,
+    keytab: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kdc.ticket("alice", keytab, cache)
+    server.fetch_token(tmp_path / "tokens")
+    cache.unlink()  # a container has none
+    with pytest.raises(ConfigurationError, match="there is no Kerberos ticket"):
+        store_of(server).prepare([])
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "tokens"))
+    store = store_of(server)
+    store.prepare([])
+    assert put_once(store, NAME, b"x") == b"x"
+    assert store.list_names("links/") == [NAME]
+    web = WebHdfs.of(parse(server.url), Hadoop(server.hadoop()))
+    web.ask("PUT", "CANCELDELEGATIONTOKEN", "/", token=token_of_process(server.url.partition("//")[2]))
+    with pytest.raises(
+        ConfigurationError, match=r"does not accept the login any more.*name a keytab"
+    ) as caught:
+        store.get(NAME)
+    assert token_of_process("") not in str(caught.value)

@@ -44,6 +44,7 @@ class HdfsDouble:
     overwrites: bool = False
     old_rename: bool = False
     user: str = ""
+    token: str = ""
     host: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -92,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         with double.lock:
             if operation not in {"CREATE", "OPEN"}:
                 double.operations.append(operation)
-            double.user = query.get("user.name", "")
+            double.user, double.token = query.get("user.name", ""), query.get("delegation", "")
             fault = None if "node" in query else self._fault(operation)
             if fault is not None and not fault.done:
                 return self._fail(fault)

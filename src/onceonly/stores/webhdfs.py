@@ -1,5 +1,6 @@
 """HDFS by its REST interface: WebHDFS of a name node, or HttpFS. No JVM and no library; Kerberos by ``gssapi``.
 
+In a container of YARN's, its delegation token takes the place of a login by Kerberos.
 Each call asks the name node that answered last, and the others where it is down, on standby or in safe mode. Data go to
 and come from the data node that the name node names.
 """
@@ -21,6 +22,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.stores import kerberos
+from onceonly.stores.tokens import token_of_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +83,7 @@ def servers(address: Address, hadoop: Hadoop) -> tuple[Server, ...]:
 
     Raises ``ConfigurationError`` where no name node is named.
     """
-    service = address.container or hadoop.file_system.partition("://")[2].partition("/")[0]
+    service = service_of(address, hadoop)
     tls = hadoop.get("dfs.http.policy").upper() == "HTTPS_ONLY"
     option = f"dfs.namenode.http{'s' if tls else ''}-address"
     nodes = [each.strip() for each in hadoop.get(f"dfs.ha.namenodes.{service}").split(",") if each.strip()]
@@ -102,6 +104,11 @@ def servers(address: Address, hadoop: Hadoop) -> tuple[Server, ...]:
     return tuple(found)
 
 
+def service_of(address: Address, hadoop: Hadoop) -> str:
+    """Return the name service, or the host and port, of an address. Pure."""
+    return address.container or hadoop.file_system.partition("://")[2].partition("/")[0]
+
+
 def _server(text: str, tls: bool) -> Server:  # noqa: FBT001
     port = _PORT.search(text)
     return Server(_PORT.sub("", text), int(port[1]) if port else _PORTS[tls], tls)
@@ -110,8 +117,12 @@ def _server(text: str, tls: bool) -> Server:  # noqa: FBT001
 class WebHdfs:
     """Calls to the name nodes of one service. Several threads may use one."""
 
-    def __init__(self, nodes: tuple[Server, ...], *, user: str = "", kerberos: bool = False) -> None:
+    def __init__(
+        self, nodes: tuple[Server, ...], *, user: str = "", kerberos: bool = False, token: str = ""
+    ) -> None:
+        """``token`` is a delegation token, in place of a proof by Kerberos."""
         self._nodes = list(nodes)
+        self._login = {"delegation": token} if token else {"user.name": user} if user else {}
         self._user = user
         self._kerberos = kerberos
         self._lock = threading.Lock()
@@ -119,9 +130,10 @@ class WebHdfs:
     @classmethod
     def of(cls, address: Address, hadoop: Hadoop) -> WebHdfs:
         """Make the client of an address. Nothing is asked yet."""
-        kerberos = hadoop.get("hadoop.security.authentication").lower() == "kerberos"
-        user = "" if kerberos else os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
-        return cls(servers(address, hadoop), user=user, kerberos=kerberos)
+        if hadoop.get("hadoop.security.authentication").lower() != "kerberos":
+            return cls(servers(address, hadoop), user=os.environ.get("HADOOP_USER_NAME") or getpass.getuser())
+        token = token_of_process(service_of(address, hadoop))
+        return cls(servers(address, hadoop), kerberos=True, token=token)
 
     def ask(self, method: str, operation: str, path: str, **more: str) -> Any:  # noqa: ANN401  JSON
         """Ask the name node, until one answers; for what may be asked twice.
@@ -252,10 +264,12 @@ class WebHdfs:
         return Sending(connection, lambda status, body: self._refusal(there, status, body))
 
     def _target(self, operation: str, path: str, more: dict[str, str]) -> str:
-        asked = {"op": operation, **more, **({"user.name": self._user} if self._user else {})}
-        return f"{_ROOT}{quote(path)}?{urlencode(asked)}"
+        return f"{_ROOT}{quote(path)}?{urlencode({'op': operation, **more, **self._login})}"
 
     def _refusal(self, node: Server, status: int, body: bytes) -> Exception:
+        told = _refused(status, body)
+        if isinstance(told, ConfigurationError):
+            return told
         if self._kerberos and (status == _UNAUTHORIZED or (status == _FORBIDDEN and body[:1] != b"{")):
             return kerberos.refused(node.text, body)  # one by HDFS itself is told as JSON
         if status == _UNAUTHORIZED:
@@ -263,7 +277,7 @@ class WebHdfs:
                 f"{node.text} does not accept the login of {self._user!r}, which has no proof",
                 next_step="set hadoop.security.authentication=kerberos (spark.hadoop.…), if this cluster has it",
             )
-        return _refused(status, body)
+        return told
 
     def _send(
         self, node: Server, method: str, target: str, data: bytes
@@ -371,9 +385,11 @@ def _refused(status: int, body: bytes) -> Exception:
             f"HDFS does not permit it: {first}",
             next_step="give the job's user the right to write in this folder",
         )
-    if name in _EXPIRED or ("token" in first and "expired" in first):
+    # A name node wraps it into an error of another name.
+    if name in _EXPIRED or "InvalidToken" in first or ("token" in first and "expired" in first):
         return ConfigurationError(
             f"HDFS does not accept the login any more: {first}",
-            next_step="get a new ticket (kinit, or KRB5_CLIENT_KTNAME with a keytab), and start the query again",
+            next_step="get a new ticket (kinit), or, as those that YARN hands out end, name a keytab in "
+            f"{kerberos.KEYTAB} on driver and executors, and start the query again",
         )
     return RefusedError(name, first)

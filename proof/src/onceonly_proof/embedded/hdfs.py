@@ -156,6 +156,14 @@ class EmbeddedHdfs(Embedded):
                 return None
             raise
 
+    def fetch_token(self, file: Path) -> None:
+        """Have Hadoop write a token of who has the environment's ticket, as YARN does for a container.
+
+        Raises ``CalledProcessError``.
+        """
+        command = [*self._java(), "org.apache.hadoop.hdfs.tools.DelegationTokenFetcher", str(file)]
+        subprocess.run(command, timeout=_READY_S, check=True, capture_output=True)
+
     def kill(self, node: str) -> None:
         """End one of ``NODES`` with SIGKILL; its data stay. Idempotent."""
         process = self._processes.pop(node, None)
