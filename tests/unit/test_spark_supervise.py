@@ -242,6 +242,16 @@ def test_a_python_source_that_died_is_named_and_started_again(
         run(Builder(FakeQuery(failure=died(word))), restart=NoRestart())
 
 
+def test_a_python_process_that_has_not_come_up_is_named_and_started_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    error = died("Python worker failed to connect back.")
+    run(Builder(FakeQuery(failure=error), FakeQuery()), restart=FixedDelay(attempts=1, delay_s=1))
+    assert "has not come up in the time" in caplog.text
+    assert "PYSPARK_PYTHON" in explain(error)
+    assert explain(f"{ConfigurationError('wrong', next_step='mend')}\n{error}").startswith("CONFIGURATION")
+
+
 def test_a_word_of_a_source_that_died_inside_another_message_is_not_taken_for_one() -> None:
     for text in ("Connection reset by peer: shuffle", "unexpected EOF", "x: EOF"):
         assert "Python process" not in explain(died(text))

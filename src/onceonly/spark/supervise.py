@@ -40,6 +40,7 @@ _POLL_S = 0.1
 _SOURCE_ENDED = re.compile(
     r"terminated with exception: (EOF|Broken pipe|Connection reset)(?= SQLSTATE|\s*$)", re.MULTILINE
 )
+_NOT_UP = "Python worker failed to connect back"
 _TRACE_BEGINS = "Traceback (most recent call last):"
 _TRACE = re.compile(re.escape(_TRACE_BEGINS) + r"\n(?:[ \t].*\n|\n)+(\S.*)")
 """A trace of Python in a text, up to the first line of the error itself."""
@@ -188,7 +189,14 @@ def explain(error: BaseException | str) -> str:
 
 def _known(error: BaseException | str) -> OnceonlyError | None:
     """Return the onceonly error in an exception of a query, or what a bare word of Spark's means; else None."""
-    found = _SOURCE_ENDED.search(str(error))
+    text = str(error)
+    if find_error(error) is None and _NOT_UP in text:
+        return UnavailableError(
+            f"a Python process has not come up in the time that Spark waits for it: {_NOT_UP}",
+            next_step="start the query again, as onceonly.supervise does; if it comes again, see that the machine is "
+            "not too busy, and that the Python that PYSPARK_PYTHON names can be started",
+        )
+    found = _SOURCE_ENDED.search(text)
     return find_error(error) or (
         UnavailableError(
             f"the Python process of a source has died: Spark says {found[1]}, and no more",
