@@ -3252,6 +3252,15 @@ DEFECTS: Final = (
         tests=(RESTORE + "test_nobody_goes_on_where_the_query_was",),
     ),
     Defect(
+        name="restored-to-two-places-at-once",
+        group=SWEEP,
+        what="A restore goes on though another one has given the query another home meanwhile",
+        file="operations/former.py",
+        before="    if home != home_of(to):\n",
+        after="    if False:\n",
+        tests=(RESTORE + "test_of_two_that_restore_it_to_two_places_at_once_one_does",),
+    ),
+    Defect(
         name="fork-into-the-originals-target",
         group=RECOVERY,
         what="A fork writes where the original does, though nobody asked for it",

@@ -12,6 +12,7 @@ from tests.unit.operator_bench import QueryCoordinator, run
 
 from onceonly import savepoints
 from onceonly.savepoints import cutting, place, report
+from onceonly.savepoints.copying import Copier
 from onceonly.stores.folder import LocalStore
 
 if TYPE_CHECKING:
@@ -207,6 +208,25 @@ def test_what_a_loss_of_power_has_torn_is_in_no_savepoint(
     refused = run("savepoint", "create", query.path, tmp_path / "place", "--epoch", "chk-3")
     assert (refused.returncode, "no savepoint can be made of chk-3" in refused.stderr) == (64, True)
     assert "name one from 0 to " in refused.stderr
+
+
+def test_who_interrupts_it_is_not_told_that_nothing_is_left(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_arguments: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Copier, "copy_all", interrupted)
+        done = run("savepoint", "create", query.path, tmp_path / "place")
+    assert (done.returncode, "cleaned up" in done.stderr, "command again" in done.stderr) == (
+        130,
+        False,
+        True,
+    )
+    (left,) = place.standing(str(tmp_path / "place"))
+    assert left.savepoint is None
+    assert run("savepoint", "create", query.path, tmp_path / "place").returncode == 0
 
 
 def test_a_place_without_savepoints_is_said_so(tmp_path: Path) -> None:

@@ -100,7 +100,10 @@ def run(arguments: list[str]) -> int:
             arguments, prog_name="onceonly", standalone_mode=False, auto_envvar_prefix="ONCEONLY"
         )
     except click.exceptions.Abort:
-        complain("interrupted", "everything that was started has been cleaned up")
+        complain(
+            "interrupted",
+            "run the same command again, which goes on or begins anew: nothing half is taken for whole",
+        )
         return _EXIT_INTERRUPTED
     except click.UsageError as error:
         error.show()
