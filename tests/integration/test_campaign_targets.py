@@ -11,6 +11,7 @@ from keyed_bench import KeyedBench
 from onceonly.settings.registry import find, load
 from onceonly_proof.campaign.targets import EARLY, TARGETS
 from onceonly_proof.campaign.targets.keyed import SEQUENCE
+from onceonly_proof.campaign.way import sink_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ def rows(**values: str) -> pa.RecordBatch:
 def test_what_a_sink_commits_is_read_by_key_also_after_a_cut_and_a_kill(
     name: str, target: Target, tmp_path: Path
 ) -> None:
-    kind: Any = load(find(name)[1])
+    kind: Any = load(find(sink_of(name))[1])
     options = {**target.options("out-1"), "staging": str(tmp_path / "staging")}
     bench = KeyedBench(kind, options)
     reader, watching = target.reader(name, "out-1"), target.reader(name, "out-1")

@@ -479,11 +479,6 @@ def test_each_refusal_of_the_server_has_its_sentence(
             assert "has become a replica" in error.what
 
 
-def test_a_node_of_a_cluster_is_refused(tmp_path: Path) -> None:
-    with EmbeddedRedis(settings={"cluster-enabled": "yes"}) as server:
-        assert "a node of a cluster" in said(Bench(server, tmp_path)).what
-
-
 def test_a_server_that_is_not_there_may_come_back(tmp_path: Path) -> None:
     server = EmbeddedRedis()
     server._port = 1

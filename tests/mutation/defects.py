@@ -102,6 +102,7 @@ TAKEN_BACK: Final = "tests/unit/test_loaded_withdraw.py::"
 ICEBERG_INPUT: Final = "tests/unit/test_iceberg_bad_input.py::"
 ROWS: Final = "tests/unit/test_keyed.py::"
 REDIS: Final = "tests/integration/test_redis.py::"
+NODES: Final = "tests/integration/test_redis_cluster.py::"
 SEARCH: Final = "tests/integration/test_opensearch.py::"
 ANSWERS: Final = "tests/unit/test_opensearch_answers.py::"
 GUARDS: Final = "tests/unit/test_guards.py::"
@@ -2520,6 +2521,29 @@ DEFECTS: Final = (
         before="    redis.call('PEXPIRE', key, tombstones)\n",
         after="    redis.call('DEL', key)\n",
         tests=(REDIS + "test_a_deleted_key_refuses_who_is_late_and_is_forgotten_in_the_end",),
+    ),
+    Defect(
+        name="witness-that-nobody-reads",
+        group=KEYED,
+        what="A node of a Redis cluster that lost rows alone is sealed anew, and nobody misses them",
+        file="sinks/redis/scripts.py",
+        before="if held < ARGV[3] then\n",
+        after="if false then\n",
+        tests=(
+            NODES + "test_rows_that_a_node_loses_after_the_books_were_noted_stop_the_query",
+            NODES + "test_a_node_that_is_emptied_under_a_running_query_is_noticed_by_the_next_epoch",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="lives-of-other-nodes-ignored",
+        group=KEYED,
+        what="Rows that a node of a Redis cluster loses while they are put are noted as applied by another one",
+        file="sinks/redis/sink.py",
+        before="        if self._target.life() != origin.life:\n",
+        after="        if False:\n",
+        tests=(NODES + "test_rows_that_a_node_loses_before_the_books_are_noted_are_put_again",),
+        says="DID NOT RAISE",
     ),
     Defect(
         name="versions-begin-anew-without-books",

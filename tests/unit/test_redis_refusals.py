@@ -6,8 +6,8 @@ import pytest
 from redis import exceptions as e
 
 from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
+from onceonly.sinks.redis.answers import meaning
 from onceonly.sinks.redis.options import RedisOptions
-from onceonly.sinks.redis.target import meaning
 
 OPTIONS = RedisOptions(
     host="h", port=1, database=0, tls=False, prefix="", timeout_s=1.0, tombstones_ms=1, user="ann"

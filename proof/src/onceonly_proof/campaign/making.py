@@ -9,6 +9,7 @@ from onceonly.errors import UnavailableError
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.sources import FORMAT
 from onceonly_proof.campaign.sources.kafka import Topic
+from onceonly_proof.campaign.targets import by_sink
 from onceonly_proof.campaign.task import Task
 
 if TYPE_CHECKING:
@@ -57,9 +58,8 @@ def make_task(arena: Arena, plan: Plan, guarantee: Guarantee, name: str, folder:
         sink_servers=kafka.sink_servers,
         sink_options=kafka.sink_options,
         tables={
-            sink: arena.targets[sink].options(f"out-{own}")
-            for sink in plan.connector.split("+")
-            if sink in arena.targets
+            sink: target.options(f"out-{own}")
+            for sink, target in by_sink(plan.connector, arena.targets).items()
         },
     ), flow
 

@@ -17,6 +17,7 @@ from onceonly_proof.campaign.keeping import keep, remove
 from onceonly_proof.campaign.making import make_task
 from onceonly_proof.campaign.result import Round
 from onceonly_proof.campaign.scene import Arena, Scene
+from onceonly_proof.campaign.targets import by_sink
 from onceonly_proof.campaign.watch import Watch
 from onceonly_proof.campaign.way import KAFKA
 
@@ -53,7 +54,7 @@ def run_round(
     replays = never_taken = 0
     with ExitStack() as close:
         close.callback(flow.close)
-        reader = Watch.begin(task, arena.targets)
+        reader = Watch.begin(task, by_sink(task.connector, arena.targets))
         close.callback(reader.close)
         life = arena.lives.next(task)
         scene = Scene(arena, plan, guarantee, task, reader, flow, life, [life])

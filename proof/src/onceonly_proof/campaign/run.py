@@ -30,7 +30,7 @@ from onceonly_proof.campaign.sources import SOURCES
 from onceonly_proof.campaign.stores import STORES
 from onceonly_proof.campaign.targets import EARLY, KEYED, TARGETS
 from onceonly_proof.campaign.values import FOLDER
-from onceonly_proof.campaign.way import KAFKA, way
+from onceonly_proof.campaign.way import KAFKA, sink_of, way
 from onceonly_proof.embedded.jars import checker_jar
 from onceonly_proof.process import of_the_dead
 from onceonly_proof.tla import formal
@@ -187,7 +187,7 @@ def _require_possible(options: CampaignOptions) -> None:
     """See that all sinks can do what their queries are to do. Raises ``ConfigurationError``."""
     for connector in options.connectors:
         for name in connector.split("+"):
-            offered = load(find(name)[1]).capabilities.guarantees
+            offered = load(find(sink_of(name))[1]).capabilities.guarantees
             if options.guarantee not in offered:
                 raise ConfigurationError(
                     f"the sink {name} does not offer {options.guarantee.value}",

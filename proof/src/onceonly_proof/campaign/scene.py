@@ -12,6 +12,7 @@ from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
 from onceonly_proof.campaign import watch
 from onceonly_proof.campaign.stores import Folders
+from onceonly_proof.campaign.targets import by_sink
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.campaign.way import KAFKA
 from onceonly_proof.process import is_alive
@@ -122,7 +123,7 @@ class Scene:
     @property
     def targets(self) -> Mapping[str, Target]:
         """Those that this round's sinks write to."""
-        return {sink: self.arena.targets[sink] for sink in self.task.sinks if sink in self.arena.targets}
+        return by_sink(self.task.connector, self.arena.targets)
 
     def now(self) -> float:
         return time.time()

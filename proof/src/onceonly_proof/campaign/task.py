@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from onceonly_proof.campaign import queries
+from onceonly_proof.campaign.way import sink_of
 from onceonly_proof.handover import put
 
 CONF, READY, TASK, STOP, ERROR = "conf.json", "ready", "task.json", "stop", "error.json"
@@ -55,7 +56,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sinks(self) -> tuple[str, ...]:
-        return tuple(self.connector.split("+"))
+        return tuple(map(sink_of, self.connector.split("+")))
 
     @property
     def letters(self) -> str:

@@ -15,6 +15,14 @@ RANGED: Final = frozenset({"kinesis"})
 SERVED: Final = frozenset({"rabbitmq-stream"}) | JOURNALED | RANGED
 """Sources beside Kafka, each with a server of its own."""
 
+_VARIANTS: Final = {"redis-cluster": "redis"}
+"""Targets that are another kind of a sink's, by the name of that sink."""
+
+
+def sink_of(name: str) -> str:
+    """Return the sink that writes to a target."""
+    return _VARIANTS.get(name, name)
+
 
 def way(source: str, connector: str, store: str = "", broker: str = "") -> str:
     """Return what a query reads and writes, in words; what it writes alone, where it reads Kafka.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CONNECTORS = ("kafka", "files", "kafka+files")
 _DATABASES = ("sqlite", "mysql", "postgres", "kafka+postgres+mysql")
 _TABLES = ("delta", "iceberg", "kafka+delta")
-_BY_KEY = ("redis", "cassandra", "opensearch", "elasticsearch")
+_BY_KEY = ("redis", "redis-cluster", "cassandra", "opensearch", "elasticsearch")
 _FOUR = "kafka+postgres+opensearch+delta"
 _STREAMS = ("kinesis",)
 _SINKS = (*_CONNECTORS, *_DATABASES, *_TABLES, *_BY_KEY, _FOUR, *_STREAMS)

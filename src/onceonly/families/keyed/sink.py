@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onceonly.options import Option
     from onceonly.ports import QueryContext, Refused, WriteContext
 
-_WRITE_AGAIN = (
+WRITE_AGAIN = (
     "restore what is newer; or start on a new checkpoint from an older offset of the source: rows that are there "
     "already are written over, none is there twice"
 )
@@ -163,6 +163,14 @@ class KeyedSink(StagedSink):
         """
         return None
 
+    def seal(self, staged: Mapping[str, StagedRows], origin: Origin) -> None:
+        """See that what was put is there, and let each server that has a part of it bear witness, before it is noted.
+
+        For a target of several servers, of which one may lose what another has noted. Driver, idempotent. Raises
+        ``UnavailableError`` where the life is another than ``origin.life``, ``TargetBehindError`` where rows that were
+        noted are gone.
+        """
+
     def versions(self) -> Mapping[int, int] | None:
         """Count the rows that stand by their versions, whoever wrote them; None where the target does not tell.
 
@@ -258,6 +266,7 @@ class KeyedSink(StagedSink):
             threads_max=self.options["threads"],
         )
         origin = replace(origins[0], life=life)
+        self.seal(staged, origin)
         since = -1 if self._noted is None else self._noted
         found = self.note(origin, list(staged), since=since)
         if found is not None:
@@ -303,7 +312,7 @@ class KeyedSink(StagedSink):
         behind.refuse(
             f"Query {context.query} has committed chk-{epoch} to the sink {context.sink}, and its target {held}: an "
             "older dump was restored, or keys were evicted",
-            _WRITE_AGAIN,
+            WRITE_AGAIN,
             goes_on=self.options[behind.OPTION] == behind.GO_ON,
         )
 
@@ -347,7 +356,7 @@ class KeyedSink(StagedSink):
             behind.refuse(
                 f"The target of the sink {self.name} has lost rows of chk-{origin.epoch} since they were seen, as that "
                 f"with the key {lost}: it was started anew, or another server has taken over",
-                _WRITE_AGAIN,
+                WRITE_AGAIN,
                 goes_on=self.options[behind.OPTION] == behind.GO_ON,
             )
 

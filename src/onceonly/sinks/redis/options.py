@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from onceonly.errors import ConfigurationError
 from onceonly.families import passwords
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
 _PORT = 6379
 _FORM = "redis://host:6379/0, or rediss:// for TLS"
+_NODES = "redis://one:6379,two:6379"
+_NODES = "of a cluster, redis://one:6379,two:6379 names some nodes, of which the others are learned"
 
 
 DECLARED = (
     Option(
         name="url",
-        doc=f"where the server is: {_FORM}, whose certificate is verified; the number is that of the database",
+        doc=f"where the server is: {_FORM}, whose certificate is verified; the number is that of the database. Of a "
+        f"cluster, one node or several: {_NODES}",
         required=True,
     ),
     Option(name="user", doc="the user who writes, where the server has several (ACL)"),
@@ -60,7 +63,7 @@ OF_SPARK_REDIS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisOptions:
-    """Where the server is, and how the keys are named."""
+    """Where the server is, and how the keys are named. ``others`` are more nodes of its cluster."""
 
     host: str
     port: int
@@ -72,12 +75,13 @@ class RedisOptions:
     ca: str | None = None
     user: str | None = None
     password: Password = field(default_factory=Password)
+    others: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> RedisOptions:
         """Read them. Raises ``ConfigurationError``."""
         try:
-            url = urlsplit(options["url"])
+            url, others = _nodes(options["url"])
             port, database = url.port or _PORT, int(url.path.strip("/") or 0)
         except ValueError:
             raise _wrong("it is not an address") from None
@@ -99,17 +103,42 @@ class RedisOptions:
             ca=options["tls.ca"],
             user=options["user"] or (unquote(url.username) if url.username else None),
             password=password,
+            others=others,
         )
+
+    @property
+    def nodes(self) -> tuple[tuple[str, int], ...]:
+        """All that the address names."""
+        return ((self.host, self.port), *self.others)
 
     @property
     def where(self) -> str:
         """The server, for people and for ``identity``."""
-        return f"{self.host}:{self.port}"
+        return ",".join(f"{host}:{port}" for host, port in self.nodes)
 
     @property
     def books(self) -> str:
         """The key of the books."""
         return f"{self.prefix}onceonly:books"
+
+    @property
+    def witnesses(self) -> str:
+        """What the keys of a cluster's witnesses begin with."""
+        return f"{self.prefix}onceonly:witness:"
+
+
+def _nodes(text: str) -> tuple[SplitResult, tuple[tuple[str, int], ...]]:
+    """Return an address with its first server alone, and where the others are. Raises ``ValueError``."""
+    url = urlsplit(text)
+    who, at, servers = url.netloc.rpartition("@")
+    first, *more = servers.split(",")
+    others = [urlsplit(f"//{each}") for each in more]
+    if not all(each.hostname for each in others):
+        raise ValueError(text)
+    return (
+        url._replace(netloc=f"{who}{at}{first}"),
+        tuple((str(each.hostname), each.port or _PORT) for each in others),
+    )
 
 
 def _wrong(why: str) -> ConfigurationError:

@@ -5,7 +5,10 @@ from __future__ import annotations
 VERSION, DELETED = "onceonly.version", "onceonly.deleted"
 """The fields of our own in each hash; one that is deleted has no others."""
 VOID = "void"
+WITNESSED = "witnesses:"
+"""What the field of the books begins with that says what the witnesses of a query's sink must have."""
 ANEW = "anew"
+AGAIN = "again"
 _TEXTS_MAX = 4000
 """So many a call: Lua's stack ends at 8000. An even number, as a field and its value are two."""
 
@@ -91,6 +94,7 @@ and that."""
 _LIFE = """
 local info = redis.call('INFO')
 local life = (string.match(info, 'run_id:(%w+)') or '') .. (string.match(info, 'master_replid:(%w+)') or '')
+life = life .. (string.match(info, 'role:(%w+)') or '')
 """
 
 LIFE = f"{_LIFE}return life"
@@ -108,23 +112,42 @@ return {{}}
 """
 """Keys: rows. Argument: the version. Gives the first that has not this one or a greater one, and an empty text."""
 
+SEAL = """
+local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+if held < ARGV[3] then
+  return {KEYS[1], held}
+end
+if held < ARGV[2] then
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+end
+return {}
+"""
+"""Key: a witness. Arguments: whose, the version that it shall have, and the one that it must have before. Gives it, and
+what it has, where that is less, and changes nothing then."""
+
 NOTE = f"""
 local books, who, epoch, since, keep = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 {_LIFE}
-if ARGV[5] ~= '' and ARGV[5] ~= life then
+if ARGV[5] ~= '' and not string.find(ARGV[5], life, 1, true) then
   return {{'{ANEW}'}}
+end
+if ARGV[7] ~= '' and redis.sha1hex(redis.call('HGET', books, '{WITNESSED}' .. who) or '') ~= ARGV[6] then
+  return {{'{AGAIN}'}}
 end
 local newest = tonumber(redis.call('HGET', books, 'newest:' .. who) or '-1')
 if newest < since then
   return {{'behind', newest}}
 end
-for at = 6, #ARGV do
+for at = 8, #ARGV do
   if redis.call('HGET', books, ARGV[at]) == '{VOID}' then
     return {{'{VOID}', ARGV[at]}}
   end
 end
-for at = 6, #ARGV do
+for at = 8, #ARGV do
   redis.call('HSET', books, ARGV[at], who)
+end
+if ARGV[7] ~= '' then
+  redis.call('HSET', books, '{WITNESSED}' .. who, ARGV[7])
 end
 if epoch > newest then
   redis.call('HSET', books, 'newest:' .. who, ARGV[2])
@@ -139,8 +162,9 @@ end
 return {{'noted'}}
 """
 """Key: the books. Arguments: whose, the epoch, the epoch that they must have, how many epochs back names are kept, the
-server's life when the rows were put, and names. Gives ``anew`` where its life is another, ``behind`` and their newest,
-``void`` and a name, or ``noted``."""
+server's life when the rows were put, or those of several, the SHA-1 of what the books have of witnesses, what they get
+(or an empty text), and names. Gives ``anew`` where its life is another, ``again`` where they have something else of
+witnesses, ``behind`` and their newest, ``void`` and a name, or ``noted``."""
 
 VOIDED = f"""
 local found = {{}}

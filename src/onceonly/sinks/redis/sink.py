@@ -1,31 +1,46 @@
-"""The Redis sink: a hash for each row, with its version in a field of its own."""
+"""The Redis sink: a hash for each row, with its version in a field of its own. On a cluster, see ``witnesses``."""
 
 from __future__ import annotations
 
+import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import RecordRefusedError, UnavailableError
+from onceonly.families import behind
 from onceonly.families.keyed import KeyedSink, Newer
 from onceonly.families.keyed.books import given_up, who
-from onceonly.families.keyed.sink import BOOKS_EPOCHS
+from onceonly.families.keyed.rows import KEY
+from onceonly.families.keyed.sink import BOOKS_EPOCHS, WRITE_AGAIN
+from onceonly.families.keyed.versions import try_of
 from onceonly.ports import Refused
 from onceonly.sinks.redis import scripts, types
 from onceonly.sinks.redis.columns import Column
 from onceonly.sinks.redis.options import DECLARED, OF_SPARK_REDIS, RedisOptions
-from onceonly.sinks.redis.target import Target
+from onceonly.sinks.redis.slots import by_slot, slot_of
+from onceonly.sinks.redis.target import Target, digits
+from onceonly.sinks.redis.witnesses import Witnesses
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from onceonly.families.keyed import KeyedRows, Origin
+    from onceonly.families.keyed.sink import KeyedAttempt
+    from onceonly.families.staged import StagedRows
+    from onceonly.model import Handle
     from onceonly.options import Option
-    from onceonly.ports import QueryContext
+    from onceonly.ports import QueryContext, WriteContext
+    from onceonly.sinks.redis.witnesses import Lacking
 
-_VERSION_DIGITS = 19
+_OWN = "onceonly:"
+"""What keys of the sink's own begin with, behind the prefix."""
+_CLUSTER = "cluster"
+"""The fact that the target is one."""
 
 
 class RedisSink(KeyedSink):
-    """Rows into Redis or Valkey, exactly once by key. One server, not a cluster."""
+    """Rows into Redis or Valkey, exactly once by key; one server, or a cluster."""
 
     name: ClassVar[str] = "redis"
     declared: ClassVar[tuple[Option, ...]] = DECLARED
@@ -35,6 +50,10 @@ class RedisSink(KeyedSink):
         super().__init__(options)
         self._redis = RedisOptions.of(self.options)
         self._target = Target(self._redis)
+        # Of a cluster: its life when all that it must have was seen, and what the books are to have of witnesses.
+        self._life = ""
+        self._sealed = ("", "")
+        self._sealing = threading.Lock()
 
     def identity(self) -> Mapping[str, str | int]:
         given = self._redis
@@ -43,27 +62,36 @@ class RedisSink(KeyedSink):
     def look(self, context: QueryContext) -> Mapping[str, str | int]:
         types.check(context.columns)
         self._target.look()
-        return {}
+        return {_CLUSTER: 1} if self._target.is_cluster else {}
+
+    def begin_transaction(self, context: WriteContext) -> KeyedAttempt:
+        self._target.is_cluster = bool(context.facts.get(_CLUSTER))
+        return super().begin_transaction(context)
 
     def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
         for row, key in enumerate(rows.keys):
-            if self._named(key) == self._redis.books:
+            named = self._named(key) if key.startswith(_OWN) else ""
+            if named == self._redis.books or named.startswith(self._redis.witnesses):
                 yield Refused(
                     row=row,
                     code="KEY_TAKEN",
-                    why=f"{self._redis.books} is where the sink notes what it has committed",
+                    why=f"{named} is where the sink notes what it has committed",
                     next_step="filter such rows out, or set the option prefix",
                 )
 
     def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
+        bounds: Sequence[tuple[int, int]] = ()
+        if self._target.is_cluster:
+            order, bounds = by_slot([self._named(key) for key in rows.keys])
+            rows = rows.taken(order)
         held = zip(rows.rows.schema.names, rows.rows.columns, strict=True)
         columns = [Column.of(name, types.texts(column)) for name, column in held]
         named = [self._named(key) for key in rows.keys]
-        found = self._target.put(named, bytes(rows.deleted), columns, _digits(version))
+        found = self._target.put(named, bytes(rows.deleted), columns, digits(version), bounds)
         return (), None if found is None else Newer(found[0], int(found[1]))
 
     def examine(self, rows: KeyedRows, version: int) -> Newer | None:
-        found = self._target.examine([self._named(key) for key in rows.keys], _digits(version))
+        found = self._target.examine([self._named(key) for key in rows.keys], digits(version))
         if found is None:
             return None
         key, held = found
@@ -78,7 +106,7 @@ class RedisSink(KeyedSink):
         return self._target.life()
 
     def lost(self, keys: Sequence[str], version: int) -> str | None:
-        return self._target.lost([self._named(key) for key in keys], _digits(version))
+        return self._target.lost([self._named(key) for key in keys], digits(version))
 
     def versions(self) -> Mapping[int, int]:
         counts = self._target.versions()
@@ -97,12 +125,19 @@ class RedisSink(KeyedSink):
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
         whose = who(origin.query, origin.sink)
         word, *more = self._target.note(
-            whose, origin.epoch, list(names), since=since, keep=BOOKS_EPOCHS, life=origin.life
+            whose,
+            origin.epoch,
+            list(names),
+            since=since,
+            keep=BOOKS_EPOCHS,
+            life=origin.life,
+            witnessed=self._sealed,
         )
         if word == scripts.ANEW.encode():
+            raise self._anew(origin)
+        if word == scripts.AGAIN.encode():
             raise UnavailableError(
-                f"the server {self._redis.where} was started anew, or another one has taken over, while rows of "
-                f"chk-{origin.epoch} were written: it may have lost some",
+                f"another driver has noted what it wrote while rows of chk-{origin.epoch} were written",
                 next_step="nothing: they are written again",
             )
         if word == b"behind":
@@ -122,13 +157,65 @@ class RedisSink(KeyedSink):
         [held] = self._target.noted(["generation"])
         return int(held or 0)
 
+    # --- witnesses ------------------------------------------------------------------------------------------
+
+    def apply(self, staged: Mapping[str, StagedRows]) -> None:
+        # Of two at once, one would find that the books of witnesses are not as it has read them.
+        with self._sealing if self._target.is_cluster else nullcontext():
+            super().apply(staged)
+
+    def seal(self, staged: Mapping[str, StagedRows], origin: Origin) -> None:
+        if not self._target.is_cluster:
+            return
+        witnesses = Witnesses(self._target, who(origin.query, origin.sink))
+        if self._life != origin.life:
+            self._require_all(witnesses, witnesses.lacking(), origin.query)
+            self._life = origin.life
+        slots = {
+            slot_of(self._named(key))
+            for rows in staged.values()
+            for batch in rows.batches()
+            for key in batch.column(KEY).to_pylist()
+        }
+        lacking = witnesses.seal(slots, origin.version)
+        if lacking is not None:
+            self._require_all(witnesses, lacking, origin.query)
+            witnesses.seal(slots, origin.version)
+        if self._target.life() != origin.life:
+            raise self._anew(origin)
+        self._sealed = witnesses.noted(slots, origin.version)
+
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        super().look_back(context, epoch, handles)
+        if self._target.is_cluster:
+            life = self._target.life()
+            witnesses = Witnesses(self._target, who(context.query, context.sink))
+            self._require_all(witnesses, witnesses.lacking(), context.query)
+            self._life = life
+
+    def _require_all(self, witnesses: Witnesses, lacking: Lacking | None, query: str) -> None:
+        """See that no node of a cluster lacks rows that the books have. Raises ``TargetBehindError``."""
+        if lacking is None:
+            return
+        since = f"behind chk-{try_of(lacking.has)[0]} " if lacking.has else ""
+        behind.refuse(
+            f"A node of the cluster {self._redis.where} lacks rows of query {query} {since}up to "
+            f"chk-{try_of(lacking.must_have)[0]}, in {n(len(lacking.slots), 'slot')}: an older dump was restored "
+            "there, a replica that was behind has taken over, or it keeps nothing through a restart",
+            WRITE_AGAIN,
+            goes_on=self.options[behind.OPTION] == behind.GO_ON,
+        )
+        witnesses.forgive(lacking)
+
     def close(self) -> None:
         self._target.close()
 
+    def _anew(self, origin: Origin) -> UnavailableError:
+        return UnavailableError(
+            f"the server {self._redis.where} was started anew, or another one has taken over, while rows of "
+            f"chk-{origin.epoch} were written: it may have lost some",
+            next_step="nothing: they are written again",
+        )
+
     def _named(self, key: str) -> str:
         return self._redis.prefix + key
-
-
-def _digits(version: int) -> str:
-    """Return a version as scripts compare it: as text."""
-    return str(version).zfill(_VERSION_DIGITS)

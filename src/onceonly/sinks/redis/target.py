@@ -1,25 +1,26 @@
-"""One server: what it is asked, and what each of its answers means. Threads may share it."""
+"""One server, or a cluster: what it is asked, and what each of its answers means. Threads may share it."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.errors import ConfigurationError
 from onceonly.sinks.redis import scripts
+from onceonly.sinks.redis.connections import Connections
+from onceonly.sinks.redis.slots import by_slot, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import redis
 
-    from onceonly.errors import OnceonlyError
     from onceonly.sinks.redis.columns import Column
-    from onceonly.sinks.redis.options import RedisOptions
-
-    _Call: TypeAlias = tuple[Sequence[str], Sequence[str | bytes | int]]
+    from onceonly.sinks.redis.connections import Call
 
 log = logging.getLogger("onceonly")
 
@@ -29,75 +30,84 @@ ROWS_MAX, BYTES_MAX = 50, 1 << 20
 """Rows that a script puts, and bytes of them, if it is not one row. What it writes stays in memory until it ends: ten
 times as many rows would cost the server twice as much each, as they do not fit its processor's cache."""
 VERSION_MIN = (6, 2)
-# What Redis 6.2 writes before whatever a script was refused; later ones leave the refusal as it is.
-_IN_SCRIPT = re.compile(r"^Error running script \(.*?\): (?:@user_script: ?\d+: )*-?")
-# How many of one batch are on their way at a time; the client holds their bytes.
+_VERSION_DIGITS = 19
+# How many of one batch are on their way at a time; the client holds their bytes. On a cluster most have one row.
 _SCRIPTS_MAX = 100
+_SCRIPTS_OF_SLOTS_MAX = 1000
 
 
-class Target:
-    """A connection pool to one server; connects when it is first asked."""
-
-    def __init__(self, options: RedisOptions) -> None:
-        self._options = options
-        self._client: redis.Redis | None = None
-        self._shas: dict[str, str] = {}
-
-    def close(self) -> None:
-        """Give back the connections. Idempotent."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+class Target(Connections):
+    """What the sink asks of its server, or of its cluster."""
 
     # --- rows -----------------------------------------------------------------------------------------------
 
     def put(
-        self, keys: Sequence[str], deleted: bytes, columns: Sequence[Column], version: str
+        self,
+        keys: Sequence[str],
+        deleted: bytes,
+        columns: Sequence[Column],
+        version: str,
+        bounds: Sequence[tuple[int, int]] = (),
     ) -> tuple[str, str] | None:
         """Put rows, or delete those that have a 1 in ``deleted``; return a key that has a greater version, and that.
 
+        ``bounds`` say where the rows of each slot of a cluster begin and end.
         Raises a typed error; then a part of them is put, and the same again changes nothing.
         """
-        calls: list[_Call] = []
-        for first, last in _spans(0, len(keys), columns):
-            arguments: list[str | bytes | int] = [version, self._options.tombstones_ms, deleted[first:last]]
-            for column in columns:
-                arguments += column.arguments(first, last)
-            calls.append((keys[first:last], arguments))
+        calls: list[Call] = []
+        for begin, end in bounds or [(0, len(keys))]:
+            for first, last in _spans(begin, end, columns):
+                arguments: list[str | bytes | int] = [
+                    version,
+                    self._options.tombstones_ms,
+                    deleted[first:last],
+                ]
+                for column in columns:
+                    arguments += column.arguments(first, last)
+                calls.append((keys[first:last], arguments))
         return self._first(scripts.PUT, calls)
 
     def examine(self, keys: Sequence[str], version: str) -> tuple[str, str] | None:
         """Return a key that is no hash, and what it is, or one that has a greater version, and that."""
-        return self._first(scripts.EXAMINE, [(part, (version,)) for part in _parts(keys, KEYS_MAX)])
+        return self._first(scripts.EXAMINE, [(part, (version,)) for part in self._keys(keys)])
 
     def lost(self, keys: Sequence[str], version: str) -> str | None:
         """Return a key that has neither this version nor a greater one."""
-        found = self._first(scripts.LOST, [(part, (version,)) for part in _parts(keys, KEYS_MAX)])
+        found = self._first(scripts.LOST, [(part, (version,)) for part in self._keys(keys)])
         return None if found is None else found[0].removeprefix(self._options.prefix)
 
     def versions(self) -> Counter[str]:
         """Count the rows by their versions, those left out that are deleted. Reads all keys, some at a time."""
+        found: dict[bytes, None] = {}
 
-        def ask(client: redis.Redis) -> Counter[str]:
-            counts: Counter[str] = Counter()
-            found = client.scan_iter(match=f"{_literally(self._options.prefix)}*", count=KEYS_MAX)
-            for keys in _parts(list(dict.fromkeys(found)), KEYS_MAX):
-                pipeline = client.pipeline(transaction=False)
-                for key in keys:
-                    pipeline.hmget(key, scripts.VERSION, scripts.DELETED)
-                # What is no hash is somebody else's.
-                for answer in pipeline.execute(raise_on_error=False):
-                    if not isinstance(answer, Exception) and answer[0] is not None and answer[1] is None:
-                        counts[answer[0].decode()] += 1
-            return counts
+        def ask(client: redis.Redis) -> None:
+            # What is no hash is somebody else's. A scan may give a key twice, as may a slot that moves meanwhile.
+            pattern = f"{_literally(self._options.prefix)}*"
+            found.update(dict.fromkeys(client.scan_iter(match=pattern, count=KEYS_MAX, _type="HASH")))
 
-        found: Counter[str] = self._asked(ask)
-        return found
+        self._everywhere(ask)
+        counts: Counter[str] = Counter()
+        for keys in _parts(list(found), KEYS_MAX):
+            for version, deleted in self._send(
+                [("HMGET", key, scripts.VERSION, scripts.DELETED) for key in keys]
+            ):
+                if version is not None and deleted is None:
+                    counts[version.decode()] += 1
+        return counts
 
-    def _first(self, script: str, calls: Sequence[_Call]) -> tuple[str, str] | None:
+    def _keys(self, keys: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Yield keys, as many as one script looks at; on a cluster only those of one slot."""
+        if not self.is_cluster:
+            yield from _parts(keys, KEYS_MAX)
+            return
+        order, bounds = by_slot(keys)
+        for first, last in bounds:
+            yield from _parts([keys[at] for at in order[first:last]], KEYS_MAX)
+
+    def _first(self, script: str, calls: Sequence[Call]) -> tuple[str, str] | None:
         """Run all calls; return the first thing that they have found."""
         first: tuple[str, str] | None = None
-        for some in _parts(calls, _SCRIPTS_MAX):
+        for some in _parts(calls, _SCRIPTS_OF_SLOTS_MAX if self.is_cluster else _SCRIPTS_MAX):
             for found in self._run(script, some):
                 if found and first is None:
                     first = (found[0].decode(), found[1].decode())
@@ -106,10 +116,18 @@ class Target:
     # --- books ----------------------------------------------------------------------------------------------
 
     def note(
-        self, who: str, epoch: int, names: Sequence[str], *, since: int, keep: int, life: str
+        self,
+        who: str,
+        epoch: int,
+        names: Sequence[str],
+        *,
+        since: int,
+        keep: int,
+        life: str,
+        witnessed: tuple[str, str] = ("", ""),
     ) -> Sequence[Any]:
-        """Run the script that notes names; see there."""
-        found: Sequence[Any] = self._book(scripts.NOTE, who, epoch, since, keep, life, *names)
+        """Run the script that notes names; see there. ``witnessed`` is what it is told of witnesses."""
+        found: Sequence[Any] = self._book(scripts.NOTE, who, epoch, since, keep, life, *witnessed, *names)
         return found
 
     def void(self, names: Sequence[str]) -> set[str]:
@@ -123,198 +141,113 @@ class Target:
 
     def noted(self, names: Sequence[str]) -> list[str | None]:
         """Return what the books have under these names."""
-        found: list[bytes | None] = self._asked(lambda client: client.hmget(self._options.books, list(names)))
+        [found] = self._send([("HMGET", self._options.books, *names)])
         return [None if each is None else each.decode() for each in found]
+
+    # --- witnesses ------------------------------------------------------------------------------------------
+
+    def witnessed(self, who: str) -> str:
+        """Return what the books have of the witnesses of a query's sink."""
+        [found] = self.noted([scripts.WITNESSED + who])
+        return found or ""
+
+    def seal(self, who: str, versions: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Let the witnesses of slots have versions; return those slots where they lack one, and what they have.
+
+        ``versions`` are the one that each shall have, and the one that it must have before, each 0 for none.
+        """
+        names = names_of(self._options.witnesses)
+        slots = {names[slot]: slot for slot in versions}
+        calls = [
+            ((names[slot],), (who, *(digits(each) if each else "" for each in both)))
+            for slot, both in versions.items()
+        ]
+        found = [
+            each for some in _parts(calls, _SCRIPTS_OF_SLOTS_MAX) for each in self._run(scripts.SEAL, some)
+        ]
+        return {slots[each[0].decode()]: int(each[1] or 0) for each in found if each}
 
     # --- the server -----------------------------------------------------------------------------------------
 
     def life(self) -> str:
         """Return a text that is another one when the server may lack what it had; see the script."""
-        found: bytes = self._asked(lambda client: client.eval(scripts.LIFE, 0))
-        return found.decode()
+        lives: list[bytes] = self._everywhere(lambda client: client.eval(scripts.LIFE, 0))
+        return ",".join(sorted(life.decode() for life in lives))
 
     def look(self) -> None:
         """See that the server can be written to, and tell what it may lose. Raises a typed error."""
-        where = f"The server {self._options.where}"
-        info: Mapping[str, Any] = self._asked(lambda client: client.info("everything"))
-        if _numbers(info["redis_version"]) < VERSION_MIN:
-            raise ConfigurationError(
-                f"{where} is Redis {info['redis_version']}, and the sink redis needs {_dotted(VERSION_MIN)}.",
-                next_step="update the server",
-            )
-        if info.get("cluster_enabled"):
-            raise ConfigurationError(
-                f"{where} is a node of a cluster, and the sink redis writes to one server: keys of a cluster lie on "
-                "several, and what one script writes must lie on one.",
-                next_step="name a server, or a replicated pair behind one address",
-            )
-        if info.get("role") == "slave":
-            raise ConfigurationError(
-                f"{where} is a replica, which takes no writes.",
-                next_step="name its primary in the option url",
-            )
-        policy = str(info.get("maxmemory_policy", "noeviction"))
-        if policy != "noeviction" and info.get("maxmemory"):
-            log.warning(
-                "%s throws keys away when its memory is full (maxmemory-policy %s): rows, versions of deleted keys and "
-                "the books of what was committed may go. Set it to noeviction.", where, policy,
-            )  # fmt: skip
-        if not info.get("aof_enabled") and not self._saves():
-            log.warning(
-                "%s keeps nothing through a restart (neither appendonly nor save is set): the query would stop then "
-                "and say which epochs are missing. Set appendonly to yes.", where,
-            )  # fmt: skip
+        self._require_one_or_cluster()
+        lacking: set[str] = set()
+        for info in self._everywhere(self._told):
+            if _numbers(info["redis_version"]) < VERSION_MIN:
+                raise ConfigurationError(
+                    f"{self._where} is Redis {info['redis_version']}, and the sink redis needs {_dotted(VERSION_MIN)}.",
+                    next_step="update the server",
+                )
+            if info.get("role") == "slave" and not self.is_cluster:
+                raise ConfigurationError(
+                    f"{self._where} is a replica, which takes no writes.",
+                    next_step="name its primary in the option url",
+                )
+            policy = str(info.get("maxmemory_policy", "noeviction"))
+            if policy != "noeviction" and info.get("maxmemory"):
+                lacking.add(
+                    f"throws keys away when its memory is full (maxmemory-policy {policy}): rows, versions of deleted "
+                    "keys and the books of what was committed may go. Set it to noeviction."
+                )
+            if not info.get("aof_enabled") and not info["saves"]:
+                lacking.add(
+                    "keeps nothing through a restart (neither appendonly nor save is set): the query would stop then "
+                    "and say which epochs are missing. Set appendonly to yes."
+                )
+        for what in sorted(lacking):
+            log.warning("%s %s", self._where, what)
 
-    def _saves(self) -> bool:
-        """Say whether the server saves itself now and then, as far as it tells."""
+    def _require_one_or_cluster(self) -> None:
+        """See that the options fit: of one server, or of a cluster. Raises a typed error."""
+        given = self._options
+        if given.database:
+            with closing(Target(replace(given, database=0))) as first:
+                is_cluster = first.is_cluster
+            if is_cluster:
+                raise ConfigurationError(
+                    f"{self._where} is a node of a cluster, which has the database 0 alone.",
+                    next_step=f"leave out /{given.database} in the option url; the option prefix keeps rows apart",
+                )
+        if given.others and not self.is_cluster:
+            raise ConfigurationError(
+                f"{self._where} is no node of a cluster, and the option url names several.",
+                next_step="name one server",
+            )
+
+    @property
+    def _where(self) -> str:
+        return f"The server {self._options.where}"
+
+    def _told(self, client: redis.Redis) -> Mapping[str, Any]:
+        """Return what a server tells of itself, and whether it ``saves`` itself now and then, as far as it tells."""
         from redis.exceptions import ResponseError
 
         try:
-            return bool(self._connected().config_get("save").get("save"))
+            saves = bool(client.config_get("save").get("save"))
         except ResponseError:  # many that are rented tell nobody
-            return True
+            saves = True
+        return {**client.info("everything"), "saves": saves}
 
     # --- calls ----------------------------------------------------------------------------------------------
 
     def _book(self, script: str, *arguments: str | int) -> Any:  # noqa: ANN401  what the script gives
         return self._run(script, [([self._options.books], arguments)])[0]
 
-    def _run(self, script: str, calls: Sequence[_Call]) -> list[Any]:
-        """Run a script some times in one round trip; what it gives, in order."""
-        from redis.exceptions import NoScriptError
 
-        def ask(client: redis.Redis) -> list[Any]:
-            sha = self._shas.get(script)
-            if sha is None:
-                sha = self._shas[script] = client.script_load(script)
-            pipeline = client.pipeline(transaction=False)
-            for keys, arguments in calls:
-                pipeline.evalsha(sha, len(keys), *keys, *arguments)
-            answers = pipeline.execute(raise_on_error=False)
-            for answer in answers:
-                if isinstance(answer, Exception):
-                    raise answer
-            return answers
-
-        def patiently(client: redis.Redis) -> list[Any]:
-            try:
-                return ask(client)
-            except NoScriptError:  # it was started anew
-                self._shas.pop(script, None)
-                return ask(client)
-
-        found: list[Any] = self._asked(patiently)
-        return found
-
-    def _asked(self, ask: Callable[[redis.Redis], Any]) -> Any:  # noqa: ANN401  whatever ``ask`` gives
-        """Ask the server. Raises a typed error for whatever it or the network answers."""
-        client = self._connected()
-        from redis.exceptions import RedisError
-
-        try:
-            return ask(client)
-        except (RedisError, OSError) as error:
-            raise meaning(error, self._options) from error
-
-    def _connected(self) -> redis.Redis:
-        if self._client is None:
-            try:
-                import redis
-                from redis.backoff import ExponentialBackoff
-                from redis.retry import Retry
-            except ImportError as error:
-                raise SetupError(
-                    f"the sink redis needs a package that is missing here: {error}",
-                    next_step="pip install 'onceonly[redis]' on driver and executors",
-                ) from error
-            given = self._options
-            tls: dict[str, Any] = {}
-            if given.tls:
-                tls = {
-                    "ssl": True,
-                    "ssl_cert_reqs": "required",
-                    "ssl_check_hostname": True,
-                    "ssl_ca_certs": given.ca,
-                }
-            self._client = redis.Redis(
-                host=given.host,
-                port=given.port,
-                db=given.database,
-                username=given.user,
-                password=given.password.read(),
-                socket_timeout=given.timeout_s,
-                socket_connect_timeout=min(given.timeout_s, 10),
-                # Whoever calls us tries again; a connection that was closed while it was idle needs no more than this.
-                retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=2),
-                protocol=2,
-                **tls,
-            )
-        return self._client
-
-
-def meaning(error: Exception, options: RedisOptions) -> OnceonlyError:
-    """Return what an answer of the server, or of the network, means for the query. Pure."""
-    from redis import exceptions as e
-
-    where, said = f"the server {options.where}", _IN_SCRIPT.sub("", str(error))
-    if isinstance(error, e.AuthenticationError | e.AuthenticationWrongNumberOfArgsError):
-        found: OnceonlyError = ConfigurationError(
-            f"{where} does not let the user {options.user or 'default'} in: {said}",
-            next_step="see to the options user and password",
-        )
-    elif isinstance(error, e.NoPermissionError) or "ACL failure" in said or "can't run this" in said:
-        found = ConfigurationError(
-            f"{where} does not permit the user {options.user or 'default'} what the sink does: {said}",
-            next_step=f"grant it: ACL SETUSER {options.user or 'default'} ~{options.prefix}* +@read +@write "
-            "+@scripting +info +ping",
-        )
-    elif isinstance(error, e.MovedError | e.AskError | e.ClusterCrossSlotError):
-        found = ConfigurationError(
-            f"{where} is a node of a cluster, and the sink redis writes to one server",
-            next_step="name a server, or a replicated pair behind one address",
-        )
-    elif isinstance(error, e.OutOfMemoryError) or said.startswith("OOM"):
-        found = UnavailableError(
-            f"{where} has used up its maxmemory and throws nothing away, so that it takes no rows",
-            next_step="give it more memory, or remove what nobody needs; the query goes on by itself then",
-        )
-    elif isinstance(error, e.ReadOnlyError) or said.startswith("READONLY"):
-        found = UnavailableError(
-            f"{where} has become a replica, which takes no writes",
-            next_step="name its primary in the option url, if it stays one",
-        )
-    elif "CERTIFICATE_VERIFY_FAILED" in said or "certificate verify failed" in said:
-        found = ConfigurationError(
-            f"the certificate of {where} is not trusted: {said}",
-            next_step="name the file of its authority in the option tls.ca",
-        )
-    elif said.startswith("WRONGTYPE"):
-        found = ConfigurationError(
-            f"{where} has something else under the key of a row than a hash, which is somebody else's",
-            next_step="remove or rename it, or set the option prefix",
-        )
-    elif isinstance(error, e.ResponseError) and not _passes(error, said):
-        found = ConfigurationError(f"{where} refuses: {said}", next_step="see what it says, and its log")
-    else:
-        found = UnavailableError(
-            f"{where} does not answer: {type(error).__name__}: {said}",
-            next_step="see whether it runs and can be reached; rows that it has are not written twice",
-        )
-    return found
+def digits(version: int) -> str:
+    """Return a version as scripts compare it: as text. Pure."""
+    return str(version).zfill(_VERSION_DIGITS)
 
 
 def _literally(text: str) -> str:
     """Write a text so that a pattern of the server's means it alone."""
     return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
-
-
-def _passes(error: Exception, said: str) -> bool:
-    """Say whether a refusal may pass by itself. The client takes its word away where it has a class for it."""
-    from redis import exceptions as e
-
-    return isinstance(
-        error, e.ClusterDownError | e.MasterDownError | e.TryAgainError | e.NoScriptError
-    ) or said.startswith(("BUSY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF"))
 
 
 def _spans(first: int, last: int, columns: Sequence[Column]) -> Iterator[tuple[int, int]]:

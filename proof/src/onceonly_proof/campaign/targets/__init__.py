@@ -17,20 +17,34 @@ from onceonly_proof.campaign.targets.opensearch import OpenSearch
 from onceonly_proof.campaign.targets.port import STAGED, Target, WithStaged
 from onceonly_proof.campaign.targets.postgres import Postgres
 from onceonly_proof.campaign.targets.redis import Redis
+from onceonly_proof.campaign.targets.redis_cluster import RedisCluster
 from onceonly_proof.campaign.targets.sqlite import Sqlite
 from onceonly_proof.campaign.targets.stored_files import StoredFiles
+from onceonly_proof.campaign.way import sink_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["APPENDED", "EARLY", "KEYED", "SERVED", "STAGED", "TARGETS", "StoredFiles", "Target", "WithStaged"]
+__all__ = [
+    "APPENDED",
+    "EARLY",
+    "KEYED",
+    "SERVED",
+    "STAGED",
+    "TARGETS",
+    "StoredFiles",
+    "Target",
+    "WithStaged",
+    "by_sink",
+]
 
 TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "sqlite": Sqlite,
     "mysql": MySql,
     "postgres": Postgres,
     "redis": Redis,
+    "redis-cluster": RedisCluster,
     "cassandra": Cassandra,
     "opensearch": OpenSearch,
     "elasticsearch": Elasticsearch,
@@ -38,14 +52,19 @@ TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "iceberg": Iceberg,
     "kinesis": Kinesis,
 }
-"""By the name of the sink."""
+"""By the name of the sink, or, where it is another kind of its target, as ``way.sink_of`` says."""
 SERVED: Final = frozenset(
-    {"mysql", "postgres", "redis", "cassandra", "opensearch", "elasticsearch", "kinesis"}
+    {"mysql", "postgres", "redis", "redis-cluster", "cassandra", "opensearch", "elasticsearch", "kinesis"}
 )
 """Those that have a server, which can be killed."""
 APPENDED: Final = frozenset({"kinesis"})
 """Those to which executors write before the decision, at least once."""
-EARLY: Final = frozenset({"redis", "opensearch", "elasticsearch"})
+EARLY: Final = frozenset({"redis", "redis-cluster", "opensearch", "elasticsearch"})
 """Those whose rows can be seen early: of two writes of one key, the later one stays."""
 KEYED: Final = EARLY | {"cassandra"}
 """Those where a row replaces what its key had."""
+
+
+def by_sink(connector: str, targets: Mapping[str, Target]) -> dict[str, Target]:
+    """Return the targets of a connector's sinks, by the names of these."""
+    return {sink_of(name): targets[name] for name in connector.split("+") if name in targets}
