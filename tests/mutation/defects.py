@@ -31,6 +31,7 @@ LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED, APPENDED, R
 STORE: Final = "tests/unit/test_log_store.py::"
 OBJECTS: Final = "tests/unit/test_store_objects.py::"
 HDFS: Final = "tests/unit/test_store_hdfs.py::"
+TOKENS: Final = "tests/unit/test_store_tokens.py::"
 CODEC: Final = "tests/unit/test_log_codec.py::"
 TABLE: Final = "tests/unit/test_protocol_table.py::"
 SCENARIOS: Final = "tests/unit/test_protocol_scenarios.py::test_the_protocol_answers_as_the_scenario_says"
@@ -378,6 +379,24 @@ DEFECTS: Final = (
         after='renameoptions="OVERWRITE"',
         tests=(HDFS + "test_whatever_a_rename_is_answered_what_is_returned_is_what_stands",),
         says="theirs",
+    ),
+    Defect(
+        name="ended-token-blamed-on-hdfs",
+        group=LOG,
+        what="A delegation token that has ended is told as trouble of HDFS, with space and quotas as the next step",
+        file="stores/webhdfs.py",
+        before=' or "InvalidToken" in first',
+        after="",
+        tests=(TOKENS + "test_a_container_without_a_keytab_asks_by_its_token_and_hears_when_it_has_ended",),
+    ),
+    Defect(
+        name="right-to-delete-unnamed",
+        group=LOG,
+        what="A SAS that may not delete is told as no usable answer",
+        file="stores/answers.py",
+        before='_FORBIDDEN = re.compile(r"(?:status(?: code)?|\\(code):? 403")',
+        after='_FORBIDDEN = re.compile(r"status(?: code)?:? 403")',
+        tests=("tests/unit/test_store_answers.py::test_what_azure_refuses_is_told_by_its_cause",),
     ),
     Defect(
         name="checksum-not-compared",
