@@ -274,7 +274,6 @@ def test_without_locks_the_query_that_began_to_read_before_stops(
 ) -> None:
     """As a fork and its original on a store: what the older one has not read is not deleted by its late note."""
     monkeypatch.setattr(Journal, "lock", lambda *_: None)
-    monkeypatch.setattr(claims, "_LOOK_S", 0.0)
     with opened(place) as writer:
         for each in "abcd":
             writer.append(rows(each))
@@ -286,6 +285,8 @@ def test_without_locks_the_query_that_began_to_read_before_stops(
         newer.commit(1)
         late = Journal.at(str(place)).reading()
         assert late is not None
+        assert older._claim is not None
+        older._claim._looked_at -= 60
         for refused in (older.newest, lambda: older.commit(3)):
             with pytest.raises(SupersededError, match=r"reads the journal .* now; this one has stopped"):
                 refused()

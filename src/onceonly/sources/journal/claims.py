@@ -47,7 +47,6 @@ class Claim:
         moment = time.monotonic()
         if moment - self._looked_at < _LOOK_S:
             return
-        self._looked_at = moment
         if newest_claim(self._journal) > self.number:
             raise SupersededError(
                 f"another query, or another start of this one, reads the journal {self._journal.where} now; this one "
@@ -55,6 +54,7 @@ class Claim:
                 next_step="nothing, if the newer one is wanted; else stop that one and start this again. Two queries "
                 "need two journals",
             )
+        self._looked_at = moment
 
 
 def newest_claim(journal: Journal) -> int:
