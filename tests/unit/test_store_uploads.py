@@ -75,6 +75,16 @@ def test_a_bucket_is_reached_as_the_job_does() -> None:
     assert proxied.meta.config.proxies == {"http": "http://proxy:3128", "https": "http://proxy:3128"}
 
 
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+def test_a_server_that_the_environment_names_has_no_name_for_each_bucket(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "http://minio:9000")
+    client = client_of(hadoop(""))
+    assert client.meta.endpoint_url == "http://minio:9000"
+    assert client.meta.config.s3["addressing_style"] == "path"
+
+
 def test_nobody_is_asked_for_keys_where_the_job_wants_none() -> None:
     provider = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
     from botocore import UNSIGNED

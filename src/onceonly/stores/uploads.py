@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onceonly.errors import SetupError
 from onceonly.stores import answers
+from onceonly.stores.opened import endpoint_of_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -167,7 +168,11 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  a cli
     config = access.config
     by_path = not config.get("virtual_hosted_style_request", False)
     endpoint = str(config.get("endpoint") or "")
-    if not by_path:
+    if not endpoint:
+        # boto3 knows fewer names of it, and would put the bucket before the server's.
+        endpoint = endpoint_of_machine()
+        by_path = by_path or bool(endpoint)
+    elif not by_path:
         # obstore wants the bucket in it, boto3 puts it there itself.
         endpoint = endpoint.replace(f"://{address.container}.", "://", 1)
     proxy = access.client.get("proxy_url")
