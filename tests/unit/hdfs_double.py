@@ -191,7 +191,10 @@ class _Handler(BaseHTTPRequestHandler):
         files, to = self.double.files, query["destination"]
         self.double.permissions[to] = self.double.permissions.get(path, "")
         folders = self._folders()
-        taken = to in files and query.get("renameoptions") != "OVERWRITE" and not self.double.overwrites
+        over = (
+            query.get("renameoptions") == "OVERWRITE" and not self.double.old_rename
+        )  # which knows no options
+        taken = to in files and not over and not self.double.overwrites
         taken = taken or to in folders
         missing = (path not in files and path not in folders) or _parent(to) not in folders
         if self.double.old_rename:

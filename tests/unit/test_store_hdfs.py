@@ -76,12 +76,15 @@ class TestBrokenOff(RewritableLaws):
         return store_of(double)
 
 
+GATEWAY = "<html>Gateway</html>"
 MISLEADING = [
     Fault(cut=True),
     Fault(cut=True, done=True),
     Fault("StandbyException"),
     Fault("SafeModeException"),
     Fault("RetriableException", 503),
+    Fault(status=504, page=GATEWAY),
+    Fault(status=504, page=GATEWAY, done=True),
 ]
 
 
@@ -121,6 +124,39 @@ def test_a_name_node_that_is_down_leads_to_the_other_one(double: HdfsDouble) -> 
 def test_no_name_node_at_all_is_unavailable_after_a_bound() -> None:
     with pytest.raises(UnavailableError, match=r"did not answer for 1 s.*127\.0\.0\.1:9"):
         store_of(HdfsDouble(host="127.0.0.1:9")).get(NAME)
+
+
+def test_a_gateway_that_has_no_name_node_just_now_is_asked_again(
+    double: HdfsDouble, store: HdfsStore
+) -> None:
+    for operation in ("CREATE", "OPEN", "LISTSTATUS", "DELETE"):
+        double.fault(operation, Fault(status=503, page=GATEWAY), Fault(status=429, page=GATEWAY))
+    store.put_if_absent(NAME, b"x")
+    assert store.get(NAME) == b"x"
+    assert store.list_names("links/") == [NAME]
+    store.delete(NAME)
+    assert store.get(NAME) is None
+
+
+def test_a_data_node_that_cannot_be_reached_is_named(double: HdfsDouble, store: HdfsStore) -> None:
+    double.files["/chk/a b%20ä/" + NAME] = b"x"
+    with pytest.MonkeyPatch.context() as patch:
+        nowhere = (Server("127.0.0.1", 9, tls=False), "/")
+        patch.setattr(webhdfs, "_elsewhere", lambda *_: nowhere)
+        with pytest.raises(UnavailableError, match=r"OPEN of .*: 127\.0\.0\.1:9: "):
+            store.get(NAME)
+
+
+def test_over_httpfs_too_a_replaced_file_is_the_new_one_whatever_was_answered(
+    double: HdfsDouble, store: HdfsStore
+) -> None:
+    double.old_rename = True
+    for fault in (Fault(cut=True), Fault(cut=True, done=True), Fault(status=504, page=GATEWAY, done=True)):
+        store.replace("offsets/1", b"one")
+        double.fault("RENAME", Fault("StandbyException"), fault)
+        store.replace("offsets/1", b"two")
+        assert store.get("offsets/1") == b"two"
+        assert [name for name in double.files if name.endswith(".tmp")] == []
 
 
 def test_a_right_that_is_missing_is_said(double: HdfsDouble, store: HdfsStore) -> None:

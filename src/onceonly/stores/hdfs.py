@@ -74,13 +74,7 @@ class HdfsStore:
         temporary = temporary_of(name)
         try:
             self._web.write(self._path(temporary), data, permission=self._permission)
-            self._web.ask(
-                "PUT",
-                "RENAME",
-                self._path(temporary),
-                destination=self._path(name),
-                renameoptions="OVERWRITE",
-            )
+            self._move_over(temporary, name, data)
         except RefusedError as error:
             # A rename that was asked twice finds its file gone.
             if error.name != MISSING or self.get(name) != data:
@@ -163,6 +157,25 @@ class HdfsStore:
             if error.name == MISSING and self._status(name) is not None:
                 return False
             raise self._unavailable(name, "put", error) from error
+
+    def _move_over(self, temporary: str, name: str, data: bytes) -> None:
+        """Rename what holds ``data``, over what has the name; asked again until it is answered."""
+        if self._renamed_over(temporary, name):
+            return
+        # HttpFS has the older rename, which goes over nothing, and says no as well where it was asked twice.
+        try:
+            if self.get(name) != data:
+                self.delete(name)  # for a moment, nothing has the name
+                if not self._renamed_over(temporary, name) and self._status(name) is None:
+                    raise RefusedError("RenameRefused", "HDFS would not rename to a name that is free")
+        finally:
+            with contextlib.suppress(OnceonlyError):
+                self.delete(temporary)
+
+    def _renamed_over(self, temporary: str, name: str) -> bool:
+        source, destination = self._path(temporary), self._path(name)
+        answer = self._web.ask("PUT", "RENAME", source, destination=destination, renameoptions="OVERWRITE")
+        return answer.get("boolean") is not False
 
     def _status(self, name: str) -> dict[str, Any] | None:
         try:

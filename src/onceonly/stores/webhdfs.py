@@ -45,6 +45,7 @@ _DELEGATED = "delegation="
 _OK = frozenset({200, 201})
 _ELSEWHERE = frozenset({302, 303, 307})
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
+_BUSY, _SERVER_ERROR = 429, 500
 # Another name node may know better, or this one a little later.
 _PASSING = frozenset(
     {"StandbyException", "RetriableException", "SafeModeException", "ServerTooBusyException"}
@@ -215,9 +216,9 @@ class WebHdfs:
                 try:
                     answer = call(node)
                 except _NotSentError as error:
-                    why = f"{node.text}: {error}"
+                    why = str(error)
                 except (OSError, http.client.HTTPException) as error:
-                    why = f"{node.text}: {type(error).__name__}"
+                    why = f"{node.text}: {_gist(error)}"
                     if once:
                         raise BrokenOffError(why) from error
                 except RefusedError as error:
@@ -230,8 +231,8 @@ class WebHdfs:
             if time.monotonic() + _DELAY_S > deadline:
                 raise UnavailableError(
                     f"HDFS did not answer for {_AGAIN_S:g} s ({what}): {why}",
-                    next_step="see to the name nodes, to their HTTP addresses, to the KDC if there is one, and to the "
-                    "network between, and start the query again",
+                    next_step="see to the name nodes and data nodes, to their HTTP addresses, to the KDC if there is "
+                    "one, and to the network between, and start the query again",
                 )
             time.sleep(_DELAY_S)
 
@@ -305,7 +306,8 @@ class WebHdfs:
             connection.connect()
         except OSError as error:
             connection.close()
-            raise _NotSentError(str(error)) from error
+            # A data node may be meant, which the name node has named.
+            raise _NotSentError(f"{node.text}: {error}") from error
         connection.sock.settimeout(_CALL_S)
         return connection
 
@@ -344,7 +346,7 @@ class Sending:
             self._connection.send(b"0\r\n\r\n")
             self._answered()
         except http.client.HTTPException as error:
-            raise BrokenOffError(type(error).__name__) from error
+            raise BrokenOffError(_gist(error)) from error
 
     def close(self) -> None:
         """Give the connection back. What was not ended stays open, and is closed by the name node later. Idempotent."""
@@ -359,6 +361,14 @@ class Sending:
 
 class _NotSentError(Exception):
     """There is no connection, or no login now, so nothing was asked."""
+
+
+class _GatewayError(http.client.HTTPException):
+    """The word of whoever stands before a name node, which does not tell what that has done."""
+
+
+def _gist(error: Exception) -> str:
+    return str(error) if isinstance(error, _GatewayError) else type(error).__name__
 
 
 def _elsewhere(node: Server, headers: http.client.HTTPMessage) -> tuple[Server, str]:
@@ -379,6 +389,8 @@ def _refused(status: int, body: bytes) -> Exception:
         name, message = str(told["exception"]), str(told.get("message", ""))
     except (ValueError, LookupError, TypeError):
         name, message = f"HTTP {status}", http.client.responses.get(status, "")
+        if status == _BUSY or status >= _SERVER_ERROR:
+            return _GatewayError(f"{name} {message}")
     first = message.partition("\n")[0][:300]
     if name in _DENIED:
         return ConfigurationError(
