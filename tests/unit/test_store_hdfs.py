@@ -19,7 +19,7 @@ from onceonly.stores.webhdfs import Server, WebHdfs, servers
 from onceonly_proof.stores.laws import NAME, RewritableLaws
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 ADDRESS = parse("hdfs://cluster/chk/a b%20ä")
@@ -145,6 +145,28 @@ def test_a_data_node_that_cannot_be_reached_is_named(double: HdfsDouble, store: 
         patch.setattr(webhdfs, "_elsewhere", lambda *_: nowhere)
         with pytest.raises(UnavailableError, match=r"OPEN of .*: 127\.0\.0\.1:9: "):
             store.get(NAME)
+
+
+@pytest.mark.parametrize("put", [put_once, HdfsStore.replace])
+def test_a_data_node_that_writes_late_tears_nothing(
+    double: HdfsDouble, store: HdfsStore, monkeypatch: pytest.MonkeyPatch, put: Callable[..., object]
+) -> None:
+    called = WebHdfs._call
+    late: list[tuple[object, ...]] = []
+
+    def call(
+        web: WebHdfs, node: Server, method: str, operation: str, path: str, data: bytes, *rest: object
+    ) -> bytes:
+        if operation == "CREATE" and not late:
+            late.append((node, method, operation, path, data[:1], *rest))
+            raise TimeoutError
+        if operation == "RENAME":
+            called(web, *late[0])  # type: ignore[arg-type]
+        return called(web, node, method, operation, path, data, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(WebHdfs, "_call", call)
+    put(store, NAME, b"whole")
+    assert store.get(NAME) == b"whole"
 
 
 def test_over_httpfs_too_a_replaced_file_is_the_new_one_whatever_was_answered(

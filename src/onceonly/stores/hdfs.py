@@ -18,7 +18,7 @@ from onceonly.stores.temporaries import name_of, temporary_of
 from onceonly.stores.webhdfs import MISSING, BrokenOffError, RefusedError, WebHdfs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from onceonly.stores.access import Hadoop
     from onceonly.stores.address import Address
@@ -54,26 +54,20 @@ class HdfsStore:
     def put_if_absent(
         self, name: str, data: bytes, *, before_publish: Callable[[], None] | None = None
     ) -> bool:
-        temporary = temporary_of(name)
+        temporary = self._written(name, data)
         is_put = False
         try:
-            try:
-                self._web.write(self._path(temporary), data, permission=self._permission)
-            except RefusedError as error:
-                raise self._unavailable(temporary, "written", error) from error
             if before_publish is not None:
                 before_publish()
             is_put = self._rename(temporary, name)
         finally:
             if not is_put:  # else it has another name
-                with contextlib.suppress(OnceonlyError):
-                    self.delete(temporary)
+                self._drop([temporary])
         return is_put
 
     def replace(self, name: str, data: bytes) -> None:
-        temporary = temporary_of(name)
+        temporary = self._written(name, data)
         try:
-            self._web.write(self._path(temporary), data, permission=self._permission)
             self._move_over(temporary, name, data)
         except RefusedError as error:
             # A rename that was asked twice finds its file gone.
@@ -147,6 +141,22 @@ class HdfsStore:
                     with contextlib.suppress(OnceonlyError):
                         self.delete(folder + each["pathSuffix"])
 
+    def _written(self, name: str, data: bytes) -> str:
+        """Write a temporary file, whole; return its name. What tries that broke off left is removed."""
+        tried: list[str] = []
+
+        def another() -> str:
+            tried.append(temporary_of(name))
+            return self._path(tried[-1])
+
+        try:
+            self._web.write(another, data, permission=self._permission)
+        except RefusedError as error:
+            self._drop(tried)
+            raise self._unavailable(name, "written", error) from error
+        self._drop(tried[:-1])
+        return tried[-1]
+
     def _rename(self, temporary: str, name: str) -> bool:
         try:
             return self._web.rename(self._path(temporary), self._path(name))
@@ -169,8 +179,13 @@ class HdfsStore:
                 if not self._renamed_over(temporary, name) and self._status(name) is None:
                     raise RefusedError("RenameRefused", "HDFS would not rename to a name that is free")
         finally:
+            self._drop([temporary])
+
+    def _drop(self, temporaries: Sequence[str]) -> None:
+        """Remove temporary files, best effort; what stays is a leftover."""
+        for each in temporaries:
             with contextlib.suppress(OnceonlyError):
-                self.delete(temporary)
+                self.delete(each)
 
     def _renamed_over(self, temporary: str, name: str) -> bool:
         source, destination = self._path(temporary), self._path(name)

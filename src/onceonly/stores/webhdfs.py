@@ -181,10 +181,23 @@ class WebHdfs:
         """Read a file, whole, or as ``offset`` and ``length`` say. Raises as ``ask``."""
         return self._repeat("GET", "OPEN", path, b"", more)
 
-    def write(self, path: str, data: bytes, *, permission: str = "") -> None:
-        """Write a file, over what is there, and its folders. ``permission`` is octal. Raises as ``ask``."""
+    def write(self, name: Callable[[], str], data: bytes, *, permission: str = "") -> None:
+        """Write a file, over what is there, and its folders. ``permission`` is octal. Raises as ``ask``.
+
+        After a try that broke off, the next is at a new ``name``: a data node may write late, and not all of it.
+        """
         more = {"overwrite": "true", **({"permission": permission} if permission else {})}
-        self._repeat("PUT", "CREATE", path, data, more)
+        path = name()
+
+        def write(node: Server) -> None:
+            nonlocal path
+            try:
+                self._call(node, "PUT", "CREATE", path, data, more)
+            except (OSError, http.client.HTTPException):
+                path = name()
+                raise
+
+        self._tried(write, f"CREATE of {path}")
 
     def create(self, path: str) -> Sending:
         """Begin a new file in a folder that must be there. Raises as ``ask``; what is refused is told at its end."""
@@ -218,7 +231,7 @@ class WebHdfs:
                 except _NotSentError as error:
                     why = str(error)
                 except (OSError, http.client.HTTPException) as error:
-                    why = f"{node.text}: {_gist(error)}"
+                    why = f"{node.text}: {type(error).__name__} {error}"
                     if once:
                         raise BrokenOffError(why) from error
                 except RefusedError as error:
@@ -346,7 +359,7 @@ class Sending:
             self._connection.send(b"0\r\n\r\n")
             self._answered()
         except http.client.HTTPException as error:
-            raise BrokenOffError(_gist(error)) from error
+            raise BrokenOffError(f"{type(error).__name__} {error}") from error
 
     def close(self) -> None:
         """Give the connection back. What was not ended stays open, and is closed by the name node later. Idempotent."""
@@ -361,14 +374,6 @@ class Sending:
 
 class _NotSentError(Exception):
     """There is no connection, or no login now, so nothing was asked."""
-
-
-class _GatewayError(http.client.HTTPException):
-    """The word of whoever stands before a name node, which does not tell what that has done."""
-
-
-def _gist(error: Exception) -> str:
-    return str(error) if isinstance(error, _GatewayError) else type(error).__name__
 
 
 def _elsewhere(node: Server, headers: http.client.HTTPMessage) -> tuple[Server, str]:
@@ -390,7 +395,8 @@ def _refused(status: int, body: bytes) -> Exception:
     except (ValueError, LookupError, TypeError):
         name, message = f"HTTP {status}", http.client.responses.get(status, "")
         if status == _BUSY or status >= _SERVER_ERROR:
-            return _GatewayError(f"{name} {message}")
+            # Of whoever stands before a name node, and does not tell what that has done.
+            return http.client.HTTPException(f"{name} {message}")
     first = message.partition("\n")[0][:300]
     if name in _DENIED:
         return ConfigurationError(
