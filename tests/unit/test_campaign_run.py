@@ -231,7 +231,7 @@ def test_the_command_takes_every_sink_that_there_is_a_target_for() -> None:
 
 
 def test_rows_are_seen_early_only_by_key(rounds: Rounds) -> None:
-    with pytest.raises(ConfigurationError, match="postgres does not show rows early"):
+    with pytest.raises(ConfigurationError, match="cannot be shown early by postgres: it needs keys"):
         run_campaign(CampaignOptions(crashes=1, early=True, connectors=("postgres",)), CONSOLE)
     assert cast("list[object]", rounds.run) == []
 

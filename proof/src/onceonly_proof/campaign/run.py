@@ -205,7 +205,8 @@ def _require_possible(options: CampaignOptions) -> None:
             )
         if options.early and not EARLY.issuperset(connector.split("+")):
             raise ConfigurationError(
-                f"{connector} does not show rows early and exactly once: only by key can the next try take their place",
+                f"the rows of a campaign cannot be shown early by {connector}: it needs keys, each once in an epoch or "
+                "with a sequence that the sink takes early, too",
                 next_step=f"name another --sink ({', '.join(sorted(EARLY))}), or leave out --visible",
             )
 
