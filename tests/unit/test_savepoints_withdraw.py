@@ -186,6 +186,27 @@ def withdraw(place: Path, to: Path) -> Ran:
     )  # fmt: skip
 
 
+class OfJournal(QueryCoordinator):
+    """Reads a journal, which deletes what was read and decided."""
+
+    def barrier(self, epoch: int) -> str:
+        return json.dumps({"journal": "j", "reader": "r", "segment": epoch})
+
+
+def test_nothing_is_taken_back_before_the_journal_that_was_read_is_asked(tmp_path: Path) -> None:
+    query = OfJournal(tmp_path / "query")
+    query.complete(0)
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    query.complete(1)
+    seen = query.seen()
+    done = withdraw(tmp_path / "place", tmp_path / "to")
+    assert done.returncode == 64
+    assert "taken back for good, and the query reads a journal, which deletes what was read" in done.stderr
+    assert "next:  add --source journal=PLACE" in done.stderr
+    assert query.seen() == seen
+    assert not (tmp_path / "to").exists()
+
+
 def test_what_was_written_twice_is_taken_back_twice(tmp_path: Path) -> None:
     first, second = written_again(tmp_path, 1, 2)
     second.open("t3-0")

@@ -83,7 +83,9 @@ def restore(
         _refuse_missing(newest, savepoint)
     if output is Output.WITHDRAW:
         withdrawing.refuse_unless_taken_back(after, savepoint, given)
-    unasked = _refuse_gone(address, savepoint, sources or {})
+    unasked = _refuse_gone(
+        address, savepoint, sources or {}, for_good=bool(after) and output is Output.WITHDRAW
+    )
     anew = output is Output.AGAIN and (bool(after) or not is_there)
     untold = (
         f"nothing is left of the query at {_home(savepoint, lives)}, so nobody could tell what it has decided since "
@@ -213,11 +215,15 @@ def _refuse_missing(newest: Checkpoint, savepoint: Savepoint) -> None:
         )
 
 
-def _refuse_gone(at: Address, savepoint: Savepoint, sources: Mapping[str, str]) -> list[str]:
+def _refuse_gone(
+    at: Address, savepoint: Savepoint, sources: Mapping[str, str], *, for_good: bool = False
+) -> list[str]:
     """See that sources have what is read again, which are those that the savepoint knew; say which nobody could ask."""
     noted = known.read(files_of(at.below(FILES.rstrip("/")).location))
     topics = noted.topics if noted is not None else {}
-    return sources_left.refuse_missing(savepoint.barrier, sources, topics, epoch=savepoint.epoch)
+    return sources_left.refuse_missing(
+        savepoint.barrier, sources, topics, epoch=savepoint.epoch, for_good=for_good
+    )
 
 
 def _sweep(original: Checkpoint, given: Given, made: Made) -> None:

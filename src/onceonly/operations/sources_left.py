@@ -33,7 +33,7 @@ _NOT_LOOKED: Final = "and nobody has looked whether it still has what is read ag
 class _Kind:
     """A kind of source: its word, which options are its own, and those that it needs, with a word for each value.
 
-    ``family`` is how the names of further options begin.
+    ``family`` is how the names of further options begin. ``deletes`` is whether it deletes what was read and decided.
     """
 
     word: str
@@ -41,6 +41,7 @@ class _Kind:
     needs: Mapping[str, str]
     look: Callable[[Any, dict[str, str]], None]
     family: str = ""
+    deletes: bool = False
 
     def takes(self, name: str) -> bool:
         return name in self.known or (bool(self.family) and name.startswith(self.family))
@@ -84,9 +85,17 @@ def given(texts: Sequence[str], file: Path | None) -> dict[str, str]:
 
 
 def refuse_missing(
-    barrier: Sequence[str], options: Mapping[str, str], topics: Mapping[str, tuple[str, ...]], *, epoch: int
+    barrier: Sequence[str],
+    options: Mapping[str, str],
+    topics: Mapping[str, tuple[str, ...]],
+    *,
+    epoch: int,
+    for_good: bool = False,
 ) -> list[str]:
     """See that the sources have what follows a barrier; return a sentence of each that nobody could ask.
+
+    ``for_good`` is whether output is taken back: only what is read again replaces it, so that a source is asked which
+    deletes what was read.
 
     ``options`` say how sources are reached, those that begin with a number and a colon how that one is, by its place in
     the barrier; ``topics`` are the ids that Kafka's had. Raises ``ConfigurationError``
@@ -107,6 +116,12 @@ def refuse_missing(
     told: dict[str, None] = {}
     for each in reads:
         kind, own = each.kind, each.own(options)
+        if not own and for_good and kind.deletes:
+            raise ConfigurationError(
+                f"output would be taken back for good, and the query reads {kind.word}, which deletes what was read: "
+                "nobody has looked whether it still has what is read again",
+                next_step=f"add {kind.typed(each.number)}",
+            )
         if not own:
             told[f"the query reads {kind.word}, {_NOT_LOOKED}: {kind.typed(each.number)} has that done"] = (
                 None
@@ -225,7 +240,9 @@ _RABBITMQ: Final = _Kind(
     needs={"uri": "URI", "stream": "NAME"},
     look=_rabbitmq,
 )
-_JOURNAL: Final = _Kind(word="a journal", known=("journal",), needs={"journal": "PLACE"}, look=_journal)
+_JOURNAL: Final = _Kind(
+    word="a journal", known=("journal",), needs={"journal": "PLACE"}, look=_journal, deletes=True
+)
 _DELTA: Final = _Kind(word="a Delta table", known=("path",), needs={"path": "PLACE"}, look=require_delta)
 _ICEBERG: Final = _Kind(
     word="an Iceberg table",
