@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, SetupError
 from onceonly.sinks.redis import RedisSink
 
 if TYPE_CHECKING:
@@ -82,6 +83,20 @@ def test_wrong_options_are_refused_by_name_without_a_secret(given: dict[str, str
         read(**given)
     assert said in str(caught.value)
     assert "canary" not in str(caught.value)
+
+
+def test_a_package_that_is_missing_is_named_at_the_first_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    monkeypatch.delitem(sys.modules, "redis.exceptions")
+    for told in (None, False):
+        sink = RedisSink({"url": "redis://localhost", "key": "id"})
+        if told is not None:
+            sink._target.is_cluster = told
+        with pytest.raises(SetupError) as caught:
+            sink.known(["a"])
+        assert "onceonly[redis]" in caught.value.next_step
+        with pytest.raises(SetupError):
+            sink.generation("q", "s")
 
 
 def test_the_page_has_the_table_of_the_declared_options() -> None:

@@ -73,7 +73,6 @@ class Connections:
             sha = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
             commands = [("EVALSHA", sha, len(keys), *keys, *arguments) for keys, arguments in calls]
             return self._send_to_slots([keys[0] for keys, _ in calls], commands, {sha: script})
-        from redis.exceptions import NoScriptError
 
         def ask(client: redis.Redis) -> list[Any]:
             sha = self._shas.get(script)
@@ -84,6 +83,8 @@ class Connections:
             )
 
         def patiently(client: redis.Redis) -> list[Any]:
+            from redis.exceptions import NoScriptError
+
             try:
                 return ask(client)
             except NoScriptError:  # it was started anew
@@ -120,6 +121,7 @@ class Connections:
         return self._understood(lambda: ask(client))
 
     def _understood(self, ask: Callable[[], Any]) -> Any:  # noqa: ANN401  as above
+        _require_package()
         from redis.exceptions import RedisError
 
         try:
@@ -140,15 +142,11 @@ class Connections:
         return self._client
 
     def _connection(self, host: str, port: int) -> redis.Redis:
-        try:
-            import redis
-            from redis.backoff import ExponentialBackoff
-            from redis.retry import Retry
-        except ImportError as error:
-            raise SetupError(
-                f"the sink redis needs a package that is missing here: {error}",
-                next_step="pip install 'onceonly[redis]' on driver and executors",
-            ) from error
+        _require_package()
+        import redis
+        from redis.backoff import ExponentialBackoff
+        from redis.retry import Retry
+
         given = self._options
         tls: dict[str, Any] = {}
         if given.tls:
@@ -171,6 +169,17 @@ class Connections:
             protocol=2,
             **tls,
         )
+
+
+def _require_package() -> None:
+    """See that the client can be imported. Raises ``SetupError``."""
+    try:
+        import redis  # noqa: F401
+    except ImportError as error:
+        raise SetupError(
+            f"the sink redis needs a package that is missing here: {error}",
+            next_step="pip install 'onceonly[redis]' on driver and executors",
+        ) from error
 
 
 def _sent(client: redis.Redis, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
