@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import logging
 import shutil
 import uuid
@@ -414,6 +415,22 @@ def test_an_older_dump_that_is_restored_stops_the_next_start(tmp_path: Path) -> 
         server.start()
         with pytest.raises(TargetBehindError, match="ends at chk-1"):
             bench.sink().look_back(CONTEXT, 2, handles[-1:])
+
+
+def test_what_is_noted_of_witnesses_is_noted_twice_and_not_over_what_another_has_noted(bench: Bench) -> None:
+    # As on a cluster, where the same is sent again when its answer was lost.
+    target = bench.sink()._target
+
+    def note(had: str, gets: str) -> bytes:
+        mark = hashlib.sha1(had.encode(), usedforsecurity=False).hexdigest()
+        word: bytes = target.note("q", 1, ["a"], since=-1, keep=9, life="", witnessed=(mark, gets))[0]
+        return word
+
+    assert [note("", "first"), note("", "first")] == [b"noted", b"noted"]
+    assert note("", "other") == b"again"
+    assert note("first", "second") == b"noted"
+    assert note("", "first") == b"again"
+    assert target.witnessed("q") == "second"
 
 
 def test_the_names_of_old_epochs_are_forgotten_and_those_of_others_are_not(bench: Bench) -> None:

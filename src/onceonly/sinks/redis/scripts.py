@@ -131,7 +131,8 @@ local books, who, epoch, since, keep = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonu
 if ARGV[5] ~= '' and not string.find(ARGV[5], life, 1, true) then
   return {{'{ANEW}'}}
 end
-if ARGV[7] ~= '' and redis.sha1hex(redis.call('HGET', books, '{WITNESSED}' .. who) or '') ~= ARGV[6] then
+local witnessed = redis.call('HGET', books, '{WITNESSED}' .. who) or ''
+if ARGV[7] ~= '' and witnessed ~= ARGV[7] and redis.sha1hex(witnessed) ~= ARGV[6] then
   return {{'{AGAIN}'}}
 end
 local newest = tonumber(redis.call('HGET', books, 'newest:' .. who) or '-1')
@@ -164,7 +165,7 @@ return {{'noted'}}
 """Key: the books. Arguments: whose, the epoch, the epoch that they must have, how many epochs back names are kept, the
 server's life when the rows were put, or those of several, the SHA-1 of what the books have of witnesses, what they get
 (or an empty text), and names. Gives ``anew`` where its life is another, ``again`` where they have something else of
-witnesses, ``behind`` and their newest, ``void`` and a name, or ``noted``."""
+witnesses than either, ``behind`` and their newest, ``void`` and a name, or ``noted``."""
 
 VOIDED = f"""
 local found = {{}}
