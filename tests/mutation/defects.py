@@ -3117,7 +3117,7 @@ DEFECTS: Final = (
         what="A writer that begins anew does not know the ids in the journal, and takes what is sent again",
         file="sources/journal/writer.py",
         before="            self._window.learn(number, [each for each in _hashes(rows) if each is not None]"
-        ", head.at_s)\n",
+        ", self._before_s)\n",
         after="",
         tests=(JOURNAL + "test_an_id_is_taken_once_within_a_batch_across_batches_and_across_lives",),
     ),

@@ -136,6 +136,22 @@ def test_ids_are_forgotten_after_their_time_by_writers_that_never_live_so_long(
     assert len(list((place / FOLDS).iterdir())) < 15
 
 
+def test_ids_that_an_older_version_has_learnt_without_their_time_are_remembered_as_long(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with opened(place, window_s=600) as writer:
+        now[0] += 5000
+        writer.append(rows(None))
+    with opened(place, window_s=600) as older:
+        monkeypatch.setattr(older, "_written_s", lambda: 0.0)
+        older.append(rows("a"))
+    with opened(place, window_s=600) as writer:
+        now[0] += 60
+        assert writer.append(rows("a", "b")) == 1
+
+
 def test_what_is_read_for_good_is_taken_away_and_its_ids_and_numbers_are_not(place: Path) -> None:
     with opened(place) as writer:
         for each in "abcde":

@@ -228,9 +228,10 @@ class Writer:
             if data is None:
                 continue
             fold, hashes = decode_fold(data, where=self._store.where(name))
-            self._window.learn(number, hashes, fold.at_s)
+            self._before_s = max(self._before_s, fold.at_s)  # an older version says of no time
+            self._window.learn(number, hashes, self._before_s)
             self._folds.append(number)
-            folded, self.mark, self._before_s = number, fold.mark, fold.at_s
+            folded, self.mark = number, fold.mark
         self.newest = folded
         if folded:
             self._store.sync(name_of(FOLDS, folded))
@@ -244,9 +245,10 @@ class Writer:
                     next_step="restore the folder as a whole; or drop the journal, which gives up what is in it",
                 )
             head, rows, size = self._journal.read(number, self._identity)
-            self._window.learn(number, [each for each in _hashes(rows) if each is not None], head.at_s)
+            self._before_s = max(self._before_s, head.at_s)
+            self._window.learn(number, [each for each in _hashes(rows) if each is not None], self._before_s)
             self._note(number, rows.num_rows, size)
-            self.newest, self.mark, self._before_s = number, head.mark, max(self._before_s, head.at_s)
+            self.newest, self.mark = number, head.mark
         if self.newest > folded:
             self._store.sync(name_of(SEGMENTS, self.newest))
         self._store.drop_leftovers(lambda name: number_of(name) <= self.newest)
