@@ -3304,6 +3304,15 @@ DEFECTS: Final = (
         tests=(RESTORE + "test_of_two_that_restore_it_to_two_places_at_once_one_does",),
     ),
     Defect(
+        name="restored-elsewhere-while-it-is-restored",
+        group=SWEEP,
+        what="A restore is finished though another one has taken its place for broken off, and the home elsewhere",
+        file="operations/restoring.py",
+        before="elsewhere.\n        former.leave(newest, to)\n",
+        after="elsewhere.\n",
+        tests=(RESTORE + "test_of_two_that_restore_to_two_places_at_once_one_is_refused",),
+    ),
+    Defect(
         name="fork-into-the-originals-target",
         group=RECOVERY,
         what="A fork writes where the original does, though nobody asked for it",

@@ -205,6 +205,47 @@ def test_of_two_that_restore_it_to_two_places_at_once_one_does(
         open_log(str(tmp_path / "other"), query=QUERY, create=True)
 
 
+def test_of_two_that_restore_to_two_places_at_once_one_is_refused(
+    query: QueryCoordinator, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one finds the place of the first only begun, as one that was broken off would be."""
+    claim = former.claim
+    others: list[int] = []
+
+    def while_another_does(checkpoint: Checkpoint) -> None:
+        monkeypatch.setattr(former, "claim", claim)
+        others.append(restore(place, tmp_path / "other")[0])
+        claim(checkpoint)
+
+    monkeypatch.setattr(former, "claim", while_another_does)
+    status, _, said = restore(place, tmp_path / "to")
+    assert (status, others, "another home meanwhile" in said) == (64, [0], True)
+    assert not (tmp_path / "to" / "metadata").exists()
+    open_log(str(tmp_path / "other"), query=QUERY, create=True)
+
+
+def test_one_that_is_refused_leaves_the_home_as_another_has_set_it(
+    query: QueryCoordinator, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, leave = former.claim, former.leave
+
+    def while_another_is_refused(checkpoint: Checkpoint) -> None:
+        monkeypatch.setattr(former, "claim", claim)
+        monkeypatch.setattr(former, "leave", later)
+        assert restore(place, tmp_path / "other")[0] == 64
+        with pytest.raises(CheckpointMovedError):
+            open_log(str(query.path), query=QUERY, create=True)
+        claim(checkpoint)
+
+    def later(checkpoint: Checkpoint, to: str) -> None:
+        monkeypatch.setattr(former, "leave", leave)
+        query.complete(4)
+        leave(checkpoint, to)
+
+    monkeypatch.setattr(former, "claim", while_another_is_refused)
+    assert restore(place, tmp_path / "to")[0] == 64
+
+
 def test_who_restores_as_another_user_than_the_job_is_told_what_to_type(
     query: QueryCoordinator, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,7 +366,10 @@ def test_addresses_of_schemas_lead_into_the_new_place(query: QueryCoordinator, t
     assert str(query.path) in schemas.read_text(encoding="utf-8")
 
 
-def test_files_that_were_read_since_have_to_be_there(query: QueryCoordinator, tmp_path: Path) -> None:
+def test_files_that_were_read_since_have_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = QueryCoordinator(tmp_path / "query")
+    monkeypatch.setattr(query, "barrier", lambda epoch: f'{{"logOffset":{epoch}}}')
+    query.complete(0, 1, 2, 3)
     data = [tmp_path / f"in {number}.json" for number in range(5)]
     lists = query.path / "sources" / "0"
     lists.mkdir(parents=True)
@@ -333,8 +377,6 @@ def test_files_that_were_read_since_have_to_be_there(query: QueryCoordinator, tm
         path.write_text("{}", encoding="utf-8")
         entry = json.dumps({"path": path.as_uri(), "timestamp": 1, "batchId": number}, separators=(",", ":"))
         (lists / str(number)).write_text(f"v1\n{entry}", encoding="utf-8")
-    barrier = '{"logOffset":3}'
-    (query.path / "offsets" / "3").write_text(f"v1\n{{}}\n{barrier}", encoding="utf-8")
     savepoints.create(str(query.path), str(tmp_path / "place"))
     data[0].unlink()  # read before
     data[4].unlink()

@@ -240,8 +240,8 @@ def leave(checkpoint: Checkpoint, to: str) -> None:
 
 
 def stay(checkpoint: Checkpoint, to: str) -> None:
-    """Take ``leave`` back: the query goes on where it was. Idempotent. Raises ``UnavailableError``, ``LogError``."""
-    identity.record_move(checkpoint.store, checkpoint.address, former=home_of(to))
+    """Take ``leave`` back: the home is where it was. Idempotent. Raises ``UnavailableError``, ``LogError``."""
+    identity.record_move(checkpoint.store, checkpoint.home, former=home_of(to))
 
 
 def _short(use: SinkUse) -> str:

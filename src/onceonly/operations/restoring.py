@@ -112,6 +112,8 @@ def restore(
             _sweep(newest, given, made)
         if not begun.anew:
             made.told.extend(withdrawing.withdraw(now, savepoint, given))
+        # Another command, to which this place looks like one that was broken off, may have gone on elsewhere.
+        former.leave(newest, to)
 
     with starting.begin(savepoint, to, anew=anew) as begun:
         made = replace(made, query=begun.query)
