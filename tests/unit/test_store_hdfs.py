@@ -169,6 +169,35 @@ def test_a_data_node_that_writes_late_tears_nothing(
     assert store.get(NAME) == b"whole"
 
 
+@pytest.mark.parametrize("is_down", [False, True])
+@pytest.mark.parametrize("put", [HdfsStore.put_if_absent, HdfsStore.replace])
+def test_a_put_whose_tries_all_broke_off_leaves_nothing_and_asks_in_vain_once(
+    double: HdfsDouble,
+    store: HdfsStore,
+    monkeypatch: pytest.MonkeyPatch,
+    put: Callable[..., object],
+    is_down: bool,  # noqa: FBT001
+) -> None:
+    called, removed = WebHdfs._call, set()
+
+    def call(web: WebHdfs, node: Server, method: str, operation: str, path: str, *rest: object) -> bytes:
+        if operation == "DELETE":
+            removed.add(path)
+        if not is_down:
+            found = called(web, node, method, operation, path, *rest)  # type: ignore[arg-type]
+            if operation != "CREATE":
+                return found
+        raise TimeoutError
+
+    monkeypatch.setattr(WebHdfs, "_call", call)
+    monkeypatch.setattr(webhdfs, "_AGAIN_S", 0.6)
+    with pytest.raises(UnavailableError, match="did not answer"):
+        put(store, NAME, b"whole")
+    assert not double.files
+    if is_down:
+        assert len(removed) == 1
+
+
 def test_over_httpfs_too_a_replaced_file_is_the_new_one_whatever_was_answered(
     double: HdfsDouble, store: HdfsStore
 ) -> None:

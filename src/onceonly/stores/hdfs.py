@@ -149,12 +149,14 @@ class HdfsStore:
             tried.append(temporary_of(name))
             return self._path(tried[-1])
 
+        left = tried
         try:
             self._web.write(another, data, permission=self._permission)
+            left = tried[:-1]
         except RefusedError as error:
-            self._drop(tried)
             raise self._unavailable(name, "written", error) from error
-        self._drop(tried[:-1])
+        finally:
+            self._drop(left)
         return tried[-1]
 
     def _rename(self, temporary: str, name: str) -> bool:
@@ -182,9 +184,9 @@ class HdfsStore:
             self._drop([temporary])
 
     def _drop(self, temporaries: Sequence[str]) -> None:
-        """Remove temporary files, best effort; what stays is a leftover."""
-        for each in temporaries:
-            with contextlib.suppress(OnceonlyError):
+        """Remove temporary files while the name nodes answer; what stays is a leftover."""
+        with contextlib.suppress(OnceonlyError):
+            for each in temporaries:
                 self.delete(each)
 
     def _renamed_over(self, temporary: str, name: str) -> bool:
