@@ -28,7 +28,7 @@ from onceonly.errors import (
 from onceonly.operations.journals import drop, drop_reader
 from onceonly.sources.journal import Journal, Position, Reader, claims
 from onceonly.sources.journal import writer as writing
-from onceonly.sources.journal.segments import FOLDS, SEGMENTS, name_of
+from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, name_of
 from onceonly.sources.journal.window import Window
 from onceonly_proof.disk import CHANGES, Fault, How
 
@@ -313,6 +313,23 @@ def test_without_locks_the_query_that_began_to_read_before_stops(
         writer.tidy(now=True)
         assert held(place) == ["b", "c", "d"]
         assert newer.newest() == 4
+
+
+def test_a_query_may_begin_to_read_while_a_receiver_opens_the_journal(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place) as writer:
+        writer.append(rows("a"))
+    link, opens = os.link, [lambda: opened(place).close()]
+
+    def between(source: Path, final: Path) -> None:
+        if opens and CLAIMS in str(final):
+            opens.pop()()
+        link(source, final)
+
+    monkeypatch.setattr(os, "link", between)
+    assert reader_of(place).initial().segment == 0
+    assert not opens
 
 
 def test_a_query_that_is_refused_stops_nobody(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from onceonly.errors import JournalError, SupersededError, UnavailableError
 from onceonly.sources.journal.claims import newest_claim
 from onceonly.sources.journal.lock import WAIT_S, Hold
 from onceonly.sources.journal.segments import (
+    CLAIMS,
     FOLDS,
     SEGMENTS,
     Fold,
@@ -251,7 +252,10 @@ class Writer:
             self.newest, self.mark = number, head.mark
         if self.newest > folded:
             self._store.sync(name_of(SEGMENTS, self.newest))
-        self._store.drop_leftovers(lambda name: number_of(name) <= self.newest)
+        # Not of a claim: a query may be putting it at this moment.
+        self._store.drop_leftovers(
+            lambda name: not name.startswith(CLAIMS) and number_of(name) <= self.newest
+        )
         self._began = time.monotonic()
 
     def _written_s(self) -> float:
