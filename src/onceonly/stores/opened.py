@@ -30,7 +30,6 @@ RETRIES: Final = 5
 RETRIES_S: Final = 20
 _RETRIES = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRIES_S)}
 _CLIENTS_MAX = 16
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 _lock = threading.Lock()
 _told = Hadoop()
@@ -138,14 +137,14 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  as ab
             ) from None
     if address.kind is Kind.GCS:
         return GCSStore(address.container, **how)
+    from onceonly.stores.profiles import endpoint_of_machine, profile
+
     if access.keys is not None:
         # Not in the configuration, beside which a token of the environment would be taken, too.
         key, secret, token = access.keys
         credential = {"access_key_id": key, "secret_access_key": secret, "token": token or None}
         how["credential_provider"] = lambda: {**credential, "expires_at": None}
     elif access.machine:
-        from onceonly.stores.profiles import profile
-
         how["credential_provider"], region = profile()
         if region:
             config.setdefault("region", region)
@@ -155,8 +154,3 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  as ab
         if given:  # the environment names the server, not the bucket's own name at it
             config["virtual_hosted_style_request"] = False
     return S3Store(address.container, **how)
-
-
-def endpoint_of_machine() -> str:
-    """Return the server of S3 that the environment names; nothing where it names none."""
-    return next((url for name in _ENDPOINTS if (url := os.environ.get(name, ""))), "")

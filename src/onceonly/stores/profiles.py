@@ -1,4 +1,6 @@
-"""Keys of a profile, from the files of AWS's own tools: ``obstore`` looks at the environment and at the machine's role.
+"""What AWS's own tools know of a machine: keys of a profile, and the server that its environment names.
+
+``obstore`` looks for keys at the environment and at the machine's role alone.
 
 As AWS's tools do, a profile comes after keys in the environment and after a web identity, and before a role of the
 machine. What a profile only describes (a role to take, a login, a program that gives keys) is left to boto3, if it is
@@ -18,9 +20,15 @@ from onceonly.errors import ConfigurationError, SetupError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _BEFORE = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE")
 _KEPT = timedelta(minutes=5)
 _DESCRIBED = ("role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file")
+
+
+def endpoint_of_machine() -> str:
+    """Return the server of S3 that the environment names; nothing where it names none. Any process."""
+    return next((url for name in _ENDPOINTS if (url := os.environ.get(name, ""))), "")
 
 
 def profile(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceonly.errors import ConfigurationError
 from onceonly.stores.address import Kind
-from onceonly.stores.opened import CALL, CONNECT, endpoint_of_machine, told
-from onceonly.stores.profiles import profile
+from onceonly.stores.opened import CALL, CONNECT, told
+from onceonly.stores.profiles import endpoint_of_machine, profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

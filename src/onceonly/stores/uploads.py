@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onceonly.errors import SetupError
 from onceonly.stores import answers
-from onceonly.stores.opened import endpoint_of_machine
+from onceonly.stores.profiles import endpoint_of_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
