@@ -57,3 +57,9 @@ def test_an_error_that_goes_through_is_not_remembered() -> None:
     with pytest.raises(ValueError, match="of the epoch"):
         kept_back.guarded(lets_through)(frame("q", 7), 7)
     assert kept_back._failed == {}
+
+
+def test_outside_of_a_query_no_error_is_noted() -> None:
+    keeps_back(frame("", 7), 7)
+    keeps_back(cast("DataFrame", SimpleNamespace()), 7)
+    assert kept_back._failed == {}

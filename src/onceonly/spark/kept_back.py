@@ -35,14 +35,15 @@ def noting(df: DataFrame) -> Iterator[None]:
 
 
 def note(df: DataFrame, error: BaseException) -> None:
-    """Note an error of the epoch whose frame this is."""
-    _failed[_key(df)] = error
+    """Note an error of the epoch whose frame this is; nothing outside of a query, where Spark notes none as done."""
+    key = _key(df)
+    if key is not None:
+        _failed[key] = error
 
 
 def forget(df: DataFrame) -> None:
     """Note that the epoch was written."""
-    if _failed:
-        _failed.pop(_key(df), None)
+    _taken(df)
 
 
 def guarded(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame, int], Any]:
@@ -55,7 +56,7 @@ def guarded(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame, i
         except BaseException:
             forget(df)
             raise
-        error = _failed.pop(_key(df), None) if _failed else None
+        error = _taken(df)
         if error is not None:
             log.warning(
                 "chk-%s: the foreachBatch function caught this error, and it is raised all the same: Spark would note "
@@ -69,8 +70,14 @@ def guarded(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame, i
     return call
 
 
-def _key(df: DataFrame) -> tuple[str, str]:
+def _taken(df: DataFrame) -> BaseException | None:
+    key = _key(df) if _failed else None
+    return _failed.pop(key, None) if key is not None else None
+
+
+def _key(df: DataFrame) -> tuple[str, str] | None:
     with contextlib.suppress(Exception):  # Spark Connect has no context
         context = df.sparkSession.sparkContext
-        return context.getLocalProperty(QUERY_PROPERTY) or "", context.getLocalProperty(EPOCH_PROPERTY) or ""
-    return "", ""
+        query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)
+        return (query, epoch) if query and epoch else None
+    return None
