@@ -146,8 +146,8 @@ def test_machines_get_stable_keys(coordinator: QueryCoordinator) -> None:
     assert sorted(listed) == ["checkpoints", "problems"]
     (checkpoint,) = listed["checkpoints"]
     assert sorted(checkpoint) == [
-        "actions", "address", "end_to_end", "epochs", "epochs_known", "home", "moved", "path", "query", "run", "runs",
-        "sources",
+        "actions", "address", "end_to_end", "epochs", "epochs_known", "home", "moved", "name", "path", "query", "run",
+        "runs", "sources",
     ]  # fmt: skip
     assert checkpoint["query"] == QUERY
     assert checkpoint["run"] == {"state": "down", "who": ""}
