@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.test_coordinator_query import barrier
 
+from onceonly.coordinator import left
 from onceonly.coordinator.query import QueryCoordinator
 from onceonly.model import Guarantee, Mode
 from onceonly.ports import WriteContext
@@ -17,8 +19,10 @@ from onceonly.sinks.files import FilesSink
 from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
+    from onceonly.ports import Leftover, QueryContext
     from onceonly.settings.registry import SinkClass
 
 
@@ -87,3 +91,23 @@ def test_a_target_that_is_gone_keeps_no_query_from_its_start(
 
     assert started(checkpoint, "memory", store="s").plan(0, run="r").mode is Mode.RUN
     assert "has no sink former any more" in caplog.text
+
+
+def test_a_target_that_answers_late_is_let_go_by_then(
+    checkpoint: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MemorySink({"store": "s"}).begin_transaction(context(started(checkpoint, "former", store="s"), "former"))
+    asked, answers, closed = MemorySink.recover, threading.Event(), threading.Event()
+
+    def late(sink: MemorySink, about: QueryContext) -> Iterable[Leftover]:
+        if about.sink == "former":
+            answers.wait(30)
+            monkeypatch.setattr(sink, "close", closed.set, raising=False)
+        return asked(sink, about)
+
+    monkeypatch.setattr(MemorySink, "recover", late)
+    monkeypatch.setattr(left, "_WAIT_S", 0.05)
+    assert started(checkpoint, "renamed", store="s").plan(0, run="r").mode is Mode.RUN
+    assert "no answer within" in caplog.text
+    answers.set()
+    assert closed.wait(5)

@@ -18,6 +18,7 @@ from onceonly.ports import QueryContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
     from typing import TypeAlias
 
     from onceonly.model import Link, SinkUse
@@ -55,8 +56,10 @@ def left_sinks(
             found.setdefault(name, link)
     for name, link in sorted(found.items()):
         asked = background.begin("onceonly-left", _ask, name, link, revive, query)
-        wait([asked], _WAIT_S)
-        error = asked.exception() if asked.done() else TimeoutError(f"no answer within {_WAIT_S:g} s")
+        has_answered = bool(wait([asked], _WAIT_S).done)
+        if not has_answered:
+            asked.add_done_callback(_let_go)
+        error = asked.exception() if has_answered else TimeoutError(f"no answer within {_WAIT_S:g} s")
         if error is not None:
             log.warning(
                 "Query %s has no sink %s any more, and what it left open could not be looked for: %s: %s. "
@@ -69,6 +72,12 @@ def left_sinks(
                 yield one
             finally:
                 close(one.sink)
+
+
+def _let_go(asked: Future[LeftSink | None]) -> None:
+    """Close what nobody waits for any more."""
+    if asked.exception() is None and (late := asked.result()) is not None:
+        close(late.sink)
 
 
 def _ask(name: str, link: Link, revive: Revive, query: str) -> LeftSink | None:
