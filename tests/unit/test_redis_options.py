@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redis import exceptions
 
 from onceonly.errors import ConfigurationError, SetupError
 from onceonly.sinks.redis import RedisSink
+from onceonly.sinks.redis.target import Target
 
 if TYPE_CHECKING:
     from onceonly.sinks.redis.options import RedisOptions
@@ -97,6 +99,29 @@ def test_a_package_that_is_missing_is_named_at_the_first_question(monkeypatch: p
         assert "onceonly[redis]" in caught.value.next_step
         with pytest.raises(SetupError):
             sink.generation("q", "s")
+
+
+def test_of_several_nodes_one_that_is_silent_or_gone_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Node:
+        def __init__(self, host: str, port: int, *, database: int = 0) -> None:
+            asked.append((host, port, database))
+
+        def info(self, _: str) -> dict[str, int]:
+            host = asked[-1][0]
+            if host in {"silent", "gone"}:
+                raise {"silent": exceptions.TimeoutError, "gone": exceptions.ConnectionError}[host]
+            return {"cluster_enabled": 1}
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(Target, "_connection", lambda _, *given, **more: Node(*given, **more))
+    sink = RedisSink({"url": "redis://silent,gone:1,fine:2/3", "key": "id"})
+    with pytest.raises(ConfigurationError, match="the database 0 alone"):
+        sink._target.look()
+    assert asked == [("silent", 6379, 0), ("gone", 1, 0), ("fine", 2, 0)]
 
 
 def test_the_page_has_the_table_of_the_declared_options() -> None:

@@ -54,15 +54,16 @@ class Connections:
         self._is_cluster = told
 
     def _tell_cluster(self) -> bool:
-        """Ask the first that answers of those that the address names."""
+        """Ask the first that answers of those that the address names; in database 0, as a cluster has no other one."""
         from redis.exceptions import ConnectionError as Gone
+        from redis.exceptions import TimeoutError as Silent
 
-        why: Gone | None = None
+        why: Exception | None = None
         for address in self._options.nodes:
             try:
-                with closing(self._connection(*address)) as client:
+                with closing(self._connection(*address, database=0)) as client:
                     return bool(client.info("cluster").get("cluster_enabled"))
-            except Gone as error:
+            except (Gone, Silent) as error:
                 why = error
         assert why is not None  # noqa: S101  there is a first address
         raise why
@@ -141,7 +142,7 @@ class Connections:
             self._client = self._connection(self._options.host, self._options.port)
         return self._client
 
-    def _connection(self, host: str, port: int) -> redis.Redis:
+    def _connection(self, host: str, port: int, *, database: int | None = None) -> redis.Redis:
         _require_package()
         import redis
         from redis.backoff import ExponentialBackoff
@@ -159,7 +160,7 @@ class Connections:
         return redis.Redis(
             host=host,
             port=port,
-            db=given.database,
+            db=given.database if database is None else database,
             username=given.user,
             password=given.password.read(),
             socket_timeout=given.timeout_s,

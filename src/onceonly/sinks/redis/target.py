@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
@@ -206,14 +204,11 @@ class Target(Connections):
     def _require_one_or_cluster(self) -> None:
         """See that the options fit: of one server, or of a cluster. Raises a typed error."""
         given = self._options
-        if given.database:
-            with closing(Target(replace(given, database=0))) as first:
-                is_cluster = first.is_cluster
-            if is_cluster:
-                raise ConfigurationError(
-                    f"{self._where} is a node of a cluster, which has the database 0 alone.",
-                    next_step=f"leave out /{given.database} in the option url; the option prefix keeps rows apart",
-                )
+        if given.database and self.is_cluster:
+            raise ConfigurationError(
+                f"{self._where} is a node of a cluster, which has the database 0 alone.",
+                next_step=f"leave out /{given.database} in the option url; the option prefix keeps rows apart",
+            )
         if given.others and not self.is_cluster:
             raise ConfigurationError(
                 f"{self._where} is no node of a cluster, and the option url names several.",
