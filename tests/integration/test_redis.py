@@ -521,6 +521,12 @@ def test_the_key_of_the_books_is_no_row(bench: Bench) -> None:
         sink.write(attempt, rows(**{"onceonly:books": "x"}))
 
 
+def test_a_key_named_as_a_witness_of_a_cluster_is_a_row_on_one_server(bench: Bench) -> None:
+    bench.committed(rows(**{"onceonly:witness:1": "x"}))
+    with bench.raw() as raw:
+        assert raw.hget(bench.options["prefix"] + "onceonly:witness:1", "value") == "x"
+
+
 def _one(key: str = "z") -> tuple[KeyedRows, int]:
     return KeyedRows(keys=[key], deleted=[False], rows=rows(**{key: "x" * 1000})), 2**62
 

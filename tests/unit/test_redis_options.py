@@ -124,5 +124,10 @@ def test_of_several_nodes_one_that_is_silent_or_gone_is_passed_over(monkeypatch:
     assert asked == [("silent", 6379, 0), ("gone", 1, 0), ("fine", 2, 0)]
 
 
+def test_nodes_of_a_cluster_are_one_target_in_any_order() -> None:
+    one, other = (RedisSink({"url": f"redis://{nodes}", "key": "id"}) for nodes in ("a,b:1", "b:1,a"))
+    assert one.identity() == other.identity() == {"server": "a:6379,b:1", "database": 0, "prefix": ""}
+
+
 def test_the_page_has_the_table_of_the_declared_options() -> None:
     assert "```{onceonly-options} onceonly.sinks.redis.options\n" in PAGE.read_text(encoding="utf-8")

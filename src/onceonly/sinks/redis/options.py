@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _PORT = 6379
 _FORM = "redis://host:6379/0, or rediss:// for TLS"
-_NODES = "redis://one:6379,two:6379"
 _NODES = "of a cluster, redis://one:6379,two:6379 names some nodes, of which the others are learned"
 
 

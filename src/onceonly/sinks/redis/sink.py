@@ -57,7 +57,8 @@ class RedisSink(KeyedSink):
 
     def identity(self) -> Mapping[str, str | int]:
         given = self._redis
-        return {"server": given.where, "database": given.database, "prefix": given.prefix}
+        servers = ",".join(sorted(given.where.split(",")))
+        return {"server": servers, "database": given.database, "prefix": given.prefix}
 
     def look(self, context: QueryContext) -> Mapping[str, str | int]:
         types.check(context.columns)
@@ -71,7 +72,8 @@ class RedisSink(KeyedSink):
     def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
         for row, key in enumerate(rows.keys):
             named = self._named(key) if key.startswith(_OWN) else ""
-            if named == self._redis.books or named.startswith(self._redis.witnesses):
+            is_witness = self._target.is_cluster and named.startswith(self._redis.witnesses)
+            if is_witness or named == self._redis.books:
                 yield Refused(
                     row=row,
                     code="KEY_TAKEN",
