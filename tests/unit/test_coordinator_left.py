@@ -90,7 +90,7 @@ def test_a_target_that_is_gone_keeps_no_query_from_its_start(
     monkeypatch.setitem(BUILT_IN, "files", "onceonly.sinks.nowhere:Sink")
 
     assert started(checkpoint, "memory", store="s").plan(0, run="r").mode is Mode.RUN
-    assert "has no sink former any more" in caplog.text
+    assert "begins without its sink former" in caplog.text
 
 
 def test_a_target_that_answers_late_is_let_go_by_then(

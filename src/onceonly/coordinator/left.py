@@ -62,8 +62,8 @@ def left_sinks(
         error = asked.exception() if has_answered else TimeoutError(f"no answer within {_WAIT_S:g} s")
         if error is not None:
             log.warning(
-                "Query %s has no sink %s any more, and what it left open could not be looked for: %s: %s. "
-                "The target's time-out ends it.", query, name, type(error).__name__, error,
+                "Query %s begins without its sink %s, and what that left open could not be looked for: %s: %s. A "
+                "time-out of the target ends it, if it has one.", query, name, type(error).__name__, error,
             )  # fmt: skip
             continue
         one = asked.result()
