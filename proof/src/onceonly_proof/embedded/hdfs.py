@@ -197,16 +197,6 @@ class EmbeddedHdfs(Embedded):
             return False
         return not told["Safemode"] and bool(json.loads(told["LiveNodes"]))
 
-    def _refuses(self) -> bool:
-        """Say whether a request with a login that is none is refused, by all of its web server, and not by its door."""
-        try:
-            self._ask("", "GETFILESTATUS&delegation=none")
-        except HTTPError:
-            return True
-        except OSError:  # a busy machine takes its time for the first one
-            return False
-        return False
-
     def _configure(self) -> None:
         here, ports = self.directory, self._ports
         (here / "conf").mkdir(parents=True, exist_ok=True)
