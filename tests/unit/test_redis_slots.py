@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import time
 
-from onceonly.sinks.redis.cluster import owners
+import pytest
+from redis import exceptions
+
+from onceonly.errors import UnavailableError
+from onceonly.sinks.redis.cluster import Cluster, owners
+from onceonly.sinks.redis.options import RedisOptions
 from onceonly.sinks.redis.slots import SLOTS, by_slot, names_of, slot_of
+from onceonly.sinks.redis.target import Target
 from onceonly.sinks.redis.witnesses import decoded, raised
+
+OPTIONS = RedisOptions(host="h", port=1, database=0, tls=False, prefix="", timeout_s=1.0, tombstones_ms=1)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +74,20 @@ def test_a_node_that_does_not_know_its_name_is_the_one_that_was_asked() -> None:
     assert owners(told, "cache.example") == {
         0: ("10.0.0.1", 7000), 1: ("10.0.0.1", 7000), 5: ("cache.example", 7001),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [exceptions.MovedError, exceptions.AskError])
+def test_a_slot_that_moves_for_longer_than_it_is_tried_stops_no_query(
+    monkeypatch: pytest.MonkeyPatch, error: type[exceptions.AskError]
+) -> None:
+    class Node:
+        def execute_command(self, *_: object) -> list[object]:
+            return [[0, SLOTS - 1, [b"h", 1, b"id"]]]
+
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    target = Target(OPTIONS)
+    target.is_cluster = True
+    monkeypatch.setattr(target, "_connection", lambda *_: Node())
+    monkeypatch.setattr(Cluster, "_sent", lambda *_: [error("7 h:1")])
+    with pytest.raises(UnavailableError, match="not settled yet which node has a slot"):
+        target.noted(["a"])

@@ -55,6 +55,8 @@ class Cluster:
         ``scripts`` are the texts of those that ``EVALSHA`` names. A command may be carried out twice. One that was
         refused raises; the others were carried out, or not.
         """
+        from redis.exceptions import AskError, TryAgainError
+
         answers: list[Any] = [None] * len(commands)
         left = list(range(len(commands)))
         elsewhere: dict[int, Address] = {}
@@ -79,6 +81,8 @@ class Cluster:
             left = sorted(again)
         self.forget()
         assert why is not None  # noqa: S101  nothing else is left over
+        if isinstance(why, AskError):  # as is a MOVED; of one server, either says something else
+            raise TryAgainError(f"it is not settled yet which node has a slot: {why}") from why
         raise why
 
     def _shared_out(
