@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -10,22 +11,32 @@ import pytest
 import onceonly
 from onceonly.errors import ConfigurationError
 from onceonly.spark import asked, unused
+from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def frame(*, rows: bool = True) -> Any:  # noqa: ANN401  a stand-in for Spark's
-    return SimpleNamespace(isEmpty=lambda: not rows)
+def frame(*, rows: bool = True, epoch: int = 3) -> Any:  # noqa: ANN401  a stand-in for Spark's
+    told = {QUERY_PROPERTY: "q", EPOCH_PROPERTY: str(epoch)}
+    session = SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty=told.get))
+    return SimpleNamespace(sparkSession=session, isEmpty=lambda: not rows)
 
 
 def only_made(_df: object, _batch_id: int) -> None:
     onceonly.sink("onceonly.console")
 
 
-def made_and_entered(_df: object, _batch_id: int) -> None:
+def made_and_entered(df: Any, _batch_id: int) -> None:  # noqa: ANN401
     onceonly.sink("onceonly.console")
-    unused.entered()
+    unused.entered(df)
+
+
+def entered_in_a_thread(df: Any, _batch_id: int) -> None:  # noqa: ANN401
+    onceonly.sink("onceonly.console")
+    thread = Thread(target=unused.entered, args=(df,))
+    thread.start()
+    thread.join()
 
 
 def neither(_df: object, _batch_id: int) -> None:
@@ -39,12 +50,14 @@ def test_a_sink_that_was_made_and_not_written_to_fails_the_epoch() -> None:
         unused.watched(only_made)(frame(), 3)
 
 
-@pytest.mark.parametrize("function", [made_and_entered, neither])
+@pytest.mark.parametrize("function", [made_and_entered, entered_in_a_thread, neither])
 def test_other_functions_are_let_be(function: Callable[[Any, int], None]) -> None:
     with pytest.raises(ConfigurationError):
         unused.watched(only_made)(frame(), 3)  # what it left behind is no other call's
     onceonly.sink("onceonly.console")
-    unused.watched(function)(frame(), 4)
+    unused.watched(function)(frame(epoch=4), 4)
+    with pytest.raises(ConfigurationError):
+        unused.watched(only_made)(frame(epoch=4), 4)  # run again
 
 
 def test_an_empty_frame_may_go_by() -> None:

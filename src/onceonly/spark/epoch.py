@@ -147,7 +147,7 @@ class Epoch:
 
     def _begin(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
         connect.refuse_function(df.sparkSession)
-        unused.entered()
+        unused.entered(df)
         lag.note(settings)
         self._df = df
         self._epoch = batch_id

@@ -36,7 +36,7 @@ def noting(df: DataFrame) -> Iterator[None]:
 
 def note(df: DataFrame, error: BaseException) -> None:
     """Note an error of the epoch whose frame this is; nothing outside of a query, where Spark notes none as done."""
-    key = _key(df)
+    key = epoch_of(df)
     if key is not None:
         _failed[key] = error
 
@@ -71,11 +71,12 @@ def guarded(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame, i
 
 
 def _taken(df: DataFrame) -> BaseException | None:
-    key = _key(df) if _failed else None
+    key = epoch_of(df) if _failed else None
     return _failed.pop(key, None) if key is not None else None
 
 
-def _key(df: DataFrame) -> tuple[str, str] | None:
+def epoch_of(df: DataFrame) -> tuple[str, str] | None:
+    """Return the query and the epoch that Spark runs in this thread, or in the one that it was made from; else none."""
     with contextlib.suppress(Exception):  # Spark Connect has no context
         context = df.sparkSession.sparkContext
         query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)

@@ -11,6 +11,7 @@ from functools import wraps
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
+from onceonly.spark.kept_back import epoch_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +27,12 @@ _HOW = (
 
 class _Call(threading.local):
     made: str = ""
-    is_entered: bool = False
     is_within: bool = False
 
 
 _call = _Call()
+# By query and epoch: a function may write in a thread of its own.
+_entered: set[tuple[str, str] | None] = set()
 
 
 def made(name: str) -> None:
@@ -38,9 +40,11 @@ def made(name: str) -> None:
     _call.made = name
 
 
-def entered() -> None:
-    """Note that an epoch was entered in this thread."""
-    _call.is_entered = True
+def entered(df: DataFrame) -> None:
+    """Note that the epoch of a frame was entered."""
+    epoch = epoch_of(df)
+    if epoch is not None:
+        _entered.add(epoch)
 
 
 def is_within() -> bool:
@@ -65,12 +69,15 @@ def watched(function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, 
 
     @wraps(function, updated=())
     def call(df: DataFrame, batch_id: int) -> None:
-        _call.made, _call.is_entered, _call.is_within = "", False, True
+        _call.made, _call.is_within = "", True
+        epoch = epoch_of(df)
         try:
             function(df, batch_id)
+            is_entered = epoch in _entered
         finally:
             _call.is_within = False
-        if _call.made and not _call.is_entered and not df.isEmpty():
+            _entered.discard(epoch)
+        if _call.made and not is_entered and not df.isEmpty():
             raise ConfigurationError(
                 f"chk-{batch_id}: the foreachBatch function made the sink {_call.made!r} and gave it nothing to write",
                 next_step=f"write the epoch with {_HOW}",
