@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -11,6 +11,8 @@ from tests.unit.files_bench import Files
 
 from onceonly.errors import RecordRefusedError
 from onceonly.sinks.files.formats.refusals import part
+from onceonly.sinks.files.objects import ObjectFiles
+from onceonly.sinks.files.paths import FILE_BYTES_MAX, RemotePath, Room, folder_of
 from onceonly.sinks.files.sink import FilesSink
 from onceonly.sinks.files.store import LocalStore
 
@@ -43,8 +45,8 @@ def test_a_value_that_no_folder_can_be_named_by_is_refused_alone(tmp_path: Path)
 class ShortNames(LocalStore):
     """A file system that encrypts names, such as eCryptfs, which takes 143 bytes."""
 
-    def name_bytes_max(self, folder: Path) -> int:
-        return 143
+    def room(self, target: Path) -> Room:
+        return Room(name=143)
 
 
 def test_a_folder_name_that_this_file_system_does_not_take_is_refused_before_it_is_decided(
@@ -63,9 +65,22 @@ def test_a_folder_name_that_this_file_system_does_not_take_is_refused_before_it_
 def test_how_long_a_name_may_be_is_what_the_file_system_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert LocalStore().name_bytes_max(tmp_path) == 255
+    assert LocalStore().room(tmp_path) == Room(name=255)
     monkeypatch.setattr("os.pathconf", lambda path, what: {("PC_NAME_MAX", tmp_path): 143}[what, path])
-    assert LocalStore().name_bytes_max(tmp_path) == 143
+    assert LocalStore().room(tmp_path) == Room(name=143)
+
+
+def test_in_a_bucket_partition_folders_are_no_longer_than_a_key_may_be() -> None:
+    columns, values = [f"c{number}" for number in range(6)], ["x" * 200] * 6
+    assert folder_of(columns, values, who="a row")  # of a folder
+    target = "lake/events"
+    room = ObjectFiles(cast("Any", None), cast("Any", None)).room(RemotePath(f"s3://bucket/{target}"))
+    with pytest.raises(RecordRefusedError, match="partition by fewer or shorter columns"):
+        folder_of(columns, values, who="a row", room=room)
+    longest = folder_of(["c"], ["x" * 200], who="a row", room=room)
+    key = f"{target}/{'y' * room.folders}/{'z' * FILE_BYTES_MAX}"
+    assert len(longest) < room.folders
+    assert len(key) == 1024
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Rows by partition, and the names of its folders. Executor; needs pyarrow.
 
-Readers of a table take a partition's values from its log. The folders have Hive's names for people; a name that a file
-system does not take is shortened.
+Readers of a table take a partition's values from its log. The folders have Hive's names for people; names that a file
+system or a bucket does not take are shortened.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _NAME_BYTES_MAX = 200
 """Names have at most 255 bytes; some file systems that encrypt them take fewer."""
+_FOLDERS_BYTES_MAX = 600
+"""A key of a bucket has 1,024, with the table's own place and the file's name."""
 _ESCAPED = re.compile(r'[\x00-\x1f"#%\'*/:=?\\\x7f{\[\]^]')
 _ROW = "row"
 
@@ -42,13 +44,15 @@ def split(
 
 def folder(values: Mapping[str, str | None]) -> str:
     """Return the folder of a partition's values, as texts: ``day=2026-11-21/shop=7``; empty where it has none."""
-    return "/".join(_part(name, value) for name, value in values.items())
+    parts = [f"{_escape(name)}={_escape(value) if value else NULL_FOLDER}" for name, value in values.items()]
+    is_long = sum(len(part.encode()) + 1 for part in parts) > _FOLDERS_BYTES_MAX
+    return "/".join(
+        _shortened(name, part) if is_long or len(part.encode()) > _NAME_BYTES_MAX else part
+        for name, part in zip(values, parts, strict=True)
+    )
 
 
-def _part(name: str, value: str | None) -> str:
-    part = f"{_escape(name)}={_escape(value) if value else NULL_FOLDER}"
-    if len(part.encode()) <= _NAME_BYTES_MAX:
-        return part
+def _shortened(name: str, part: str) -> str:
     return f"{hashlib.sha256(name.encode()).hexdigest()[:8]}={hashlib.sha256(part.encode()).hexdigest()[:32]}"
 
 

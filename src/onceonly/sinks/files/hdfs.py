@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import xxhash
 
 from onceonly.errors import OnceonlyError
-from onceonly.sinks.files.paths import NAME_BYTES_MAX
+from onceonly.sinks.files.paths import ROOM
 from onceonly.stores.hdfs import HdfsStore
 from onceonly.stores.opened import told
 from onceonly.stores.port import put_once
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from onceonly.sinks.files.paths import RemotePath
+    from onceonly.sinks.files.paths import RemotePath, Room
     from onceonly.stores.webhdfs import Sending
 
 _PIECE = 1 << 20
@@ -85,8 +85,8 @@ class HdfsFiles:
         status = self._status(path)
         return None if status is None else int(status["length"])
 
-    def name_bytes_max(self, folder: Path) -> int:  # noqa: ARG002  dfs.namenode.fs-limits.max-component-length
-        return NAME_BYTES_MAX
+    def room(self, target: Path) -> Room:  # noqa: ARG002  dfs.namenode.fs-limits.max-component-length
+        return ROOM
 
     def age(self, path: Path) -> float:
         return self.idle(path) or 0.0

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from onceonly.errors import SetupError
-from onceonly.sinks.files.paths import NAME_BYTES_MAX
+from onceonly.sinks.files.paths import FILE_BYTES_MAX, Room
 from onceonly.stores.opened import open_store, open_uploads
 from onceonly.stores.port import put_once
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.paths import RemotePath
     from onceonly.stores.objects import ObjectStore
     from onceonly.stores.uploads import S3Uploads
+
+_KEY_BYTES_MAX = 1024
 
 
 class ObjectFiles:
@@ -79,8 +81,8 @@ class ObjectFiles:
     def delete(self, path: Path) -> None:
         self.objects.delete(key_of(path))
 
-    def name_bytes_max(self, folder: Path) -> int:  # noqa: ARG002  a key has 1,024 bytes in all
-        return NAME_BYTES_MAX
+    def room(self, target: Path) -> Room:
+        return Room(folders=_KEY_BYTES_MAX - len(prefix_of(target).encode()) - len("/") - FILE_BYTES_MAX)
 
 
 def key_of(path: Path) -> str:

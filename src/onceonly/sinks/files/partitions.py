@@ -9,7 +9,7 @@ from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.families.columns import find
 from onceonly.rows.arrow import in_utc
 from onceonly.sinks.files.formats.lines import shortest
-from onceonly.sinks.files.paths import NAME_BYTES_MAX, folder_of
+from onceonly.sinks.files.paths import ROOM, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from onceonly.sinks.files.paths import Room
+
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 
 
 def split(
-    batch: pa.RecordBatch, columns: Sequence[str], *, who: str, name_bytes_max: int = NAME_BYTES_MAX
+    batch: pa.RecordBatch, columns: Sequence[str], *, who: str, room: Room = ROOM
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield each partition folder with its rows, the partition columns left out: copies.
 
@@ -35,9 +37,7 @@ def split(
     keys = [_found(column, names) for column in columns]
     data = batch.select([name for name in names if name not in keys])
     codes, rows = _codes(batch, keys, who)
-    folders = {
-        code: folder_of(keys, row, who=who, name_bytes_max=name_bytes_max) for code, row in enumerate(rows)
-    }
+    folders = {code: folder_of(keys, row, who=who, room=room) for code, row in enumerate(rows)}
     import pyarrow.compute as pc
 
     order = pc.array_sort_indices(codes)

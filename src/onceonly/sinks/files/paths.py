@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path, PosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.stores.address import Kind, parse
@@ -24,14 +24,24 @@ HIDDEN = "_onceonly"
 """The folder of the sink in a target. Spark passes over names that begin with an underscore."""
 SPARK_METADATA = "_spark_metadata"
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-NAME_BYTES_MAX = 255
-"""NAME_MAX of Linux's file systems, but for some that encrypt names, which take fewer."""
-# PATH_MAX of Linux, 4096, with room for the target's own path, the data file and the hidden folder.
-RELATIVE_BYTES_MAX = 2500
+FILE_BYTES_MAX = 120
+"""No name of a data file is longer."""
 _ESCAPED = re.compile(r'[\x00-\x1f"#%\'*/:=?\\\x7f{\[\]^]')
 _SHOWN = 60
 _WHAT = "the file sink's path"
 _SCHEME = re.compile(r"[a-z][a-z0-9]*")
+
+
+class Room(NamedTuple):
+    """How many bytes a target has for names: one of a folder, and all of a partition together."""
+
+    name: int = 255
+    """NAME_MAX of Linux's file systems, but for some that encrypt names, which take fewer."""
+    folders: int = 2500
+    """PATH_MAX of Linux, 4096, less the target's own path, the data file and the hidden folder."""
+
+
+ROOM: Final = Room()
 
 
 def escape(text: str) -> str:
@@ -44,19 +54,17 @@ def unescape(text: str) -> str:
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match[1], 16)), text)
 
 
-def folder_of(
-    columns: Sequence[str], values: Iterable[str | None], *, who: str, name_bytes_max: int = NAME_BYTES_MAX
-) -> str:
+def folder_of(columns: Sequence[str], values: Iterable[str | None], *, who: str, room: Room = ROOM) -> str:
     """Return the partition folder of some values, ``col=value/col=value``.
 
     As in Spark, null and the empty text both go to ``__HIVE_DEFAULT_PARTITION__``. Raises
-    ``RecordRefusedError`` for a value that no folder name can keep: one name has ``name_bytes_max`` bytes at most.
+    ``RecordRefusedError`` for values that no folder names can keep: they have the ``room`` of their target.
     """
-    parts = [_part(column, value, who, name_bytes_max) for column, value in zip(columns, values, strict=True)]
+    parts = [_part(column, value, who, room.name) for column, value in zip(columns, values, strict=True)]
     folder = "/".join(parts)
-    if len(folder.encode()) > RELATIVE_BYTES_MAX:
+    if len(folder.encode()) > room.folders:
         raise RecordRefusedError(
-            f"{who}: the partition folder {shorten(folder)!r} is longer than {RELATIVE_BYTES_MAX} bytes",
+            f"{who}: the partition folder {shorten(folder)!r} is longer than {room.folders} bytes",
             next_step="partition by fewer or shorter columns; the rows stay in the source",
         )
     return folder

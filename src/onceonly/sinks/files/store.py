@@ -18,7 +18,7 @@ import xxhash
 
 from onceonly.durable import disk
 from onceonly.errors import UnavailableError, WriteFailedError
-from onceonly.sinks.files.paths import NAME_BYTES_MAX, RemotePath
+from onceonly.sinks.files.paths import ROOM, RemotePath, Room
 from onceonly.sinks.files.staging.moving import move
 from onceonly.stores.address import Kind
 
@@ -70,8 +70,8 @@ class Files(Protocol):
         """Make the names in a folder durable."""
         ...
 
-    def name_bytes_max(self, folder: Path) -> int:
-        """Return how long a name may be in a folder."""
+    def room(self, target: Path) -> Room:
+        """Return how long names may be in a target."""
         ...
 
 
@@ -163,8 +163,8 @@ class LocalStore:
         except FileNotFoundError:
             return None
 
-    def name_bytes_max(self, folder: Path) -> int:
-        return min(os.pathconf(folder, "PC_NAME_MAX"), NAME_BYTES_MAX)
+    def room(self, target: Path) -> Room:
+        return Room(name=min(os.pathconf(target, "PC_NAME_MAX"), ROOM.name))
 
     def age(self, path: Path) -> float:
         try:

@@ -68,7 +68,7 @@ class Attempt:
         self._see_target()
         try:
             self.stage.begin()
-            self._name_bytes_max = self.store.name_bytes_max(self.target)
+            self._room = self.store.room(self.target)
         except OSError as error:
             raise self._failed(self.folder, error) from error
 
@@ -95,9 +95,9 @@ class Attempt:
             raise self._failed(self.folder, error) from error
         refused: list[Refused] = []
         if self.context.gives_back:
-            batch, refused = refusals.part(batch, self.options, name_bytes_max=self._name_bytes_max)
+            batch, refused = refusals.part(batch, self.options, room=self._room)
         for folder, rows in partitions.split(
-            batch, self.options.partition_by, who=self.name, name_bytes_max=self._name_bytes_max
+            batch, self.options.partition_by, who=self.name, room=self._room
         ):
             for piece in self._pieces(rows):
                 try:

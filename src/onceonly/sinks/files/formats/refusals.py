@@ -13,7 +13,7 @@ from onceonly.families.sifting import sifted
 from onceonly.sinks.files import partitions
 from onceonly.sinks.files.formats import lines as rows
 from onceonly.sinks.files.formats import stripes
-from onceonly.sinks.files.paths import NAME_BYTES_MAX
+from onceonly.sinks.files.paths import ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 
     from onceonly.ports import Refused
     from onceonly.sinks.files.options import FilesOptions
+    from onceonly.sinks.files.paths import Room
 
     Try = Callable[[pa.RecordBatch], object]
 
 
 def part(
-    batch: pa.RecordBatch, options: FilesOptions, *, name_bytes_max: int = NAME_BYTES_MAX
+    batch: pa.RecordBatch, options: FilesOptions, *, room: Room = ROOM
 ) -> tuple[pa.RecordBatch, list[Refused]]:
     """Return the rows that can be written, and those that cannot."""
     import numpy as np
     import pyarrow as pa
 
-    refused = {each.row: each for each in _refused(batch, _folders(options, name_bytes_max), "NO_FOLDER")}
+    refused = {each.row: each for each in _refused(batch, _folders(options, room), "NO_FOLDER")}
     places = np.setdiff1d(np.arange(batch.num_rows), np.fromiter(refused, np.int64, len(refused)))
     render = _render(options)
     if render is not None and len(places):
@@ -62,10 +63,8 @@ def _refused(batch: pa.RecordBatch, attempt: Try, code: str) -> list[Refused]:
 _WHO = "a row"
 
 
-def _folders(options: FilesOptions, name_bytes_max: int) -> Try:
-    return lambda batch: list(
-        partitions.split(batch, options.partition_by, who=_WHO, name_bytes_max=name_bytes_max)
-    )
+def _folders(options: FilesOptions, room: Room) -> Try:
+    return lambda batch: list(partitions.split(batch, options.partition_by, who=_WHO, room=room))
 
 
 def _render(options: FilesOptions) -> Try | None:
