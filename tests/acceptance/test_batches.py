@@ -192,9 +192,9 @@ def test_what_cannot_be_is_refused_by_name_before_a_row_is_read(target: Target, 
     assert not target.logs.exists()
     with pytest.raises(errors.ConfigurationError, match=r"'onceonly\.job' is the id of a batch"):
         onceonly.sink("onceonly.files", **given)
-    stream = target.way.source().writeStream.format("onceonly.files").options(**given).start()
-    with pytest.raises(Exception, match=r"'onceonly\.job' is the id of a batch"):
-        stream.awaitTermination(WAIT_S)
+    stream = target.way.source().writeStream.format("onceonly.files").options(**given)
+    with pytest.raises(errors.ConfigurationError, match=r"'onceonly\.job' is the id of a batch"):
+        stream.start()
 
 
 @OF_FILES
