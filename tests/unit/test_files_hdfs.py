@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from onceonly.stores.webhdfs import Server
+    from onceonly.stores.name_nodes import Server
 
 T = TypeVar("T")
 TARGET = "hdfs://nn/data/out"

@@ -14,8 +14,9 @@ from onceonly.stores import webhdfs
 from onceonly.stores.access import Hadoop
 from onceonly.stores.address import parse
 from onceonly.stores.hdfs import HdfsStore
+from onceonly.stores.name_nodes import Server, servers
 from onceonly.stores.port import Store, put_once
-from onceonly.stores.webhdfs import Server, WebHdfs, servers
+from onceonly.stores.webhdfs import WebHdfs
 from onceonly_proof.stores.laws import NAME, RewritableLaws
 
 if TYPE_CHECKING:

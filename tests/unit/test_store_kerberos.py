@@ -17,8 +17,9 @@ from onceonly.errors import ConfigurationError, SetupError, UnavailableError
 from onceonly.stores import webhdfs
 from onceonly.stores.address import parse
 from onceonly.stores.hdfs import HdfsStore
+from onceonly.stores.name_nodes import Server
 from onceonly.stores.port import put_once
-from onceonly.stores.webhdfs import Server, WebHdfs
+from onceonly.stores.webhdfs import WebHdfs
 from onceonly_proof.stores.laws import NAME
 
 if TYPE_CHECKING:

@@ -12,16 +12,15 @@ import getpass
 import http.client
 import json
 import os
-import re
 import ssl
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.stores import kerberos
+from onceonly.stores.name_nodes import Server, servers, service_of
 from onceonly.stores.tokens import token_of_process
 
 if TYPE_CHECKING:
@@ -35,8 +34,6 @@ T = TypeVar("T")
 MISSING: Final = "FileNotFoundException"
 TAKEN: Final = "FileAlreadyExistsException"
 _ROOT = "/webhdfs/v1"
-_PORT = re.compile(r"(?<!:):(\d{1,5})$")
-_PORTS = {False: 9870, True: 9871}
 _CONNECT_S = 5.0
 _CALL_S = 20.0
 _AGAIN_S = 20.0
@@ -64,55 +61,6 @@ class RefusedError(Exception):
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
         self.name = name
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """Where a name node, or HttpFS, answers."""
-
-    host: str
-    port: int
-    tls: bool
-
-    @property
-    def text(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-def servers(address: Address, hadoop: Hadoop) -> tuple[Server, ...]:
-    """Return who answers for an address, as Hadoop's own settings say, or its default ports. Pure.
-
-    Raises ``ConfigurationError`` where no name node is named.
-    """
-    service = service_of(address, hadoop)
-    tls = hadoop.get("dfs.http.policy").upper() == "HTTPS_ONLY"
-    option = f"dfs.namenode.http{'s' if tls else ''}-address"
-    nodes = [each.strip() for each in hadoop.get(f"dfs.ha.namenodes.{service}").split(",") if each.strip()]
-    host = _PORT.sub("", service)
-    told = [each for node in nodes if (each := hadoop.get(f"{option}.{service}.{node}"))]
-    told = told or [each for each in [hadoop.get(f"{option}.{service}", option)] if each]
-    if not told and not nodes:
-        told = [host] if host else []
-    found = [_server(each, tls) for each in told]
-    # What a name node listens to is no address to call.
-    found = [Server(host, each.port, each.tls) if each.host in {"0.0.0.0", ""} else each for each in found]  # noqa: S104
-    if not found:
-        raise ConfigurationError(
-            f"{address.text} names the name service {service!r}, and no HTTP address of a name node is known",
-            next_step=f"give the session spark.hadoop.{option}{'.' + service if service else ''}=<host:port>, or "
-            "HADOOP_CONF_DIR with hdfs-site.xml, a command --hadoop-conf FILE",
-        )
-    return tuple(found)
-
-
-def service_of(address: Address, hadoop: Hadoop) -> str:
-    """Return the name service, or the host and port, of an address. Pure."""
-    return address.container or hadoop.file_system.partition("://")[2].partition("/")[0]
-
-
-def _server(text: str, tls: bool) -> Server:  # noqa: FBT001
-    port = _PORT.search(text)
-    return Server(_PORT.sub("", text), int(port[1]) if port else _PORTS[tls], tls)
 
 
 class WebHdfs:

@@ -17,9 +17,10 @@ from onceonly.errors import (
 )
 from onceonly.families import behind
 from onceonly.families.columns import require_told_apart
+from onceonly.families.keyed.attempt import KeyedAttempt
 from onceonly.families.keyed.once import require_once
 from onceonly.families.keyed.options import DECLARED, Columns
-from onceonly.families.keyed.rows import KEY, Choice, KeyedRows
+from onceonly.families.keyed.rows import KEY, KeyedRows
 from onceonly.families.keyed.versions import GENERATION, Origin, generation_of, try_of
 from onceonly.families.staged import StagedSink
 from onceonly.model import Capabilities, Guarantee
@@ -44,51 +45,6 @@ WRITE_AGAIN = (
 )
 BOOKS_EPOCHS = 10
 """So many epochs back the books of a query keep the names of what was applied."""
-
-
-class KeyedAttempt:
-    """What one attempt has chosen and staged; fulfils ``StagedAttempt``. Executor, one thread.
-
-    ``staged`` is None at least once: then nothing waits for a decision.
-    """
-
-    def __init__(self, context: WriteContext, columns: Columns, staged: StagedAttempt | None) -> None:
-        self.context = context
-        self.origin = Origin.of(context)
-        self.choice = Choice(columns)
-        self.is_staged = staged is not None
-        self._staged = staged
-        self._is_empty = True
-
-    @property
-    def at_once(self) -> bool:
-        """Whether its rows go to the target as they come."""
-        return self.context.early or not self.is_staged
-
-    @property
-    def name(self) -> str:
-        return self._staged.name if self._staged is not None else ""
-
-    @property
-    def data(self) -> Mapping[str, str | int]:
-        return self._staged.data if self._staged is not None else {}
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        if self._staged is not None:
-            self._staged.write(self.origin.marked(batch))
-            self._is_empty = False
-
-    def finish(self) -> None:
-        if self._staged is None:
-            return
-        if self._is_empty:  # all of its rows were passed over
-            none = KeyedRows.none().staged(keys_only=True)
-            self._staged.write(replace(self.origin, early=True).marked(none))
-        self._staged.finish()
-
-    def discard(self) -> None:
-        if self._staged is not None:
-            self._staged.discard()
 
 
 class KeyedSink(StagedSink):

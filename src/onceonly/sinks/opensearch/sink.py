@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from onceonly.families.keyed import KeyedRows
-    from onceonly.families.keyed.sink import KeyedAttempt
+    from onceonly.families.keyed.attempt import KeyedAttempt
     from onceonly.options import Option
     from onceonly.ports import QueryContext, WriteContext
     from onceonly.sinks.opensearch.clients import Client

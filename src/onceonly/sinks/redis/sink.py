@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from onceonly.families.keyed import KeyedRows, Origin
-    from onceonly.families.keyed.sink import KeyedAttempt
+    from onceonly.families.keyed.attempt import KeyedAttempt
     from onceonly.families.staged import StagedRows
     from onceonly.model import Handle
     from onceonly.options import Option
