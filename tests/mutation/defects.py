@@ -1918,7 +1918,7 @@ DEFECTS: Final = (
         group=DECISION,
         what="A foreachBatch function that makes a sink and writes nothing with it loses its rows without a word",
         file="spark/unused.py",
-        before="        if _call.made and not is_entered and not df.isEmpty():\n",
+        before="        if is_left and not df.isEmpty():\n",
         after="        if False:\n",
         tests=(
             "tests/unit/test_spark_unused.py::test_a_sink_that_was_made_and_not_written_to_fails_the_epoch",

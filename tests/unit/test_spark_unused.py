@@ -27,14 +27,14 @@ def only_made(_df: object, _batch_id: int) -> None:
     onceonly.sink("onceonly.console")
 
 
-def made_and_entered(df: Any, _batch_id: int) -> None:  # noqa: ANN401
+def made_and_entered(_df: object, batch_id: int) -> None:
     onceonly.sink("onceonly.console")
-    unused.entered(df)
+    unused.entered("q", batch_id)
 
 
-def entered_in_a_thread(df: Any, _batch_id: int) -> None:  # noqa: ANN401
+def entered_in_a_thread(_df: object, batch_id: int) -> None:
     onceonly.sink("onceonly.console")
-    thread = Thread(target=unused.entered, args=(df,))
+    thread = Thread(target=unused.entered, args=("q", batch_id))
     thread.start()
     thread.join()
 

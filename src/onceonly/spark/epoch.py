@@ -147,7 +147,6 @@ class Epoch:
 
     def _begin(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
         connect.refuse_function(df.sparkSession)
-        unused.entered(df)
         lag.note(settings)
         self._df = df
         self._epoch = batch_id
@@ -156,6 +155,7 @@ class Epoch:
         self._persisted = False
         watching.ask(settings)
         self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
+        unused.entered(self._query, batch_id)
         reporting.ask(settings.checkpoint, settings.report)
         if self._query not in _begun or _begun[self._query][0] != self._run:
             # The user's function may have returned early in earlier ones.

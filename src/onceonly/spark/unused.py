@@ -31,8 +31,8 @@ class _Call(threading.local):
 
 
 _call = _Call()
-# By query and epoch: a function may write in a thread of its own.
-_entered: set[tuple[str, str] | None] = set()
+# The epoch that each query has entered: a function may write in a thread of its own.
+_entered: dict[str, str] = {}
 
 
 def made(name: str) -> None:
@@ -40,11 +40,9 @@ def made(name: str) -> None:
     _call.made = name
 
 
-def entered(df: DataFrame) -> None:
-    """Note that the epoch of a frame was entered."""
-    epoch = epoch_of(df)
-    if epoch is not None:
-        _entered.add(epoch)
+def entered(query: str, epoch: int) -> None:
+    """Note that an epoch of a query was entered."""
+    _entered[query] = str(epoch)
 
 
 def is_within() -> bool:
@@ -61,6 +59,12 @@ def no_batch(form: str) -> ConfigurationError:
     )
 
 
+def _was_entered(df: DataFrame) -> bool:
+    """Say whether the epoch of a frame was entered, and forget it: when it runs again, that counts anew."""
+    query, epoch = epoch_of(df) or ("", "")
+    return bool(query) and _entered.pop(query, None) == epoch
+
+
 def watched(function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
     """Return a function of a user's that fails where it made a sink, entered no epoch, and its frame has rows. Driver.
 
@@ -70,14 +74,12 @@ def watched(function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, 
     @wraps(function, updated=())
     def call(df: DataFrame, batch_id: int) -> None:
         _call.made, _call.is_within = "", True
-        epoch = epoch_of(df)
         try:
             function(df, batch_id)
-            is_entered = epoch in _entered
         finally:
             _call.is_within = False
-            _entered.discard(epoch)
-        if _call.made and not is_entered and not df.isEmpty():
+            is_left = bool(_call.made) and not _was_entered(df)
+        if is_left and not df.isEmpty():
             raise ConfigurationError(
                 f"chk-{batch_id}: the foreachBatch function made the sink {_call.made!r} and gave it nothing to write",
                 next_step=f"write the epoch with {_HOW}",
