@@ -8,6 +8,9 @@ import traceback
 import pytest
 
 from onceonly.errors import ConfigurationError, OnceonlyError, ProtocolError
+from onceonly.spark.feed_source import FeedReader
+from onceonly.spark.kinesis_source import KinesisReader
+from onceonly.spark.rabbitmq_stream_source import RabbitStreamReader
 from onceonly.spark.shown import without_frames
 
 
@@ -51,3 +54,12 @@ def test_the_error_stays_the_same_one() -> None:
     assert caught.value is error
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(error)  # noqa: S301  our own
     assert plan.__doc__ == "Do as Spark's methods do."
+
+
+@pytest.mark.parametrize("reader", [FeedReader, KinesisReader, RabbitStreamReader])
+@pytest.mark.parametrize(
+    "method", ["initialOffset", "latestOffset", "prepareForTriggerAvailableNow", "partitions", "commit"]
+)
+def test_each_method_of_a_source_that_spark_calls_shows_the_sentence_alone(reader: type, method: str) -> None:
+    own = vars(reader).get(method)
+    assert own is None or own.__wrapped__

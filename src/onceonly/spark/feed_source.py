@@ -141,6 +141,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             receiver.rest(_SETTLE_S)
         self._until = reader.newest()
 
+    @without_frames
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         position = self._at(start)
         first, last = position.segment, self._at(end).segment
@@ -158,6 +159,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _, rows, _ = journal.read(number, partition.journal)
             yield from rows.cast(schema).to_batches()
 
+    @without_frames
     def commit(self, end: dict[str, Any]) -> None:
         self._reader.commit(self._at(end).segment)
 

@@ -75,6 +75,7 @@ class KinesisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._plan.stop_at_now()
 
+    @without_frames
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         if start == end:
             return []
@@ -90,6 +91,7 @@ class KinesisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for batch in batches(records, aggregated=self._options.aggregated):
             yield batch.cast(schema)
 
+    @without_frames
     def commit(self, end: dict[str, Any]) -> None:
         self._plan.forget(Offset.of(end))
 
