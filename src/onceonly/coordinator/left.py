@@ -91,7 +91,7 @@ def _ask(name: str, link: Link, revive: Revive, query: str) -> LeftSink | None:
             context = QueryContext(query=query, sink=name, guarantee=use.guarantee)
             if leftovers := list(sink.recover(context)):
                 return LeftSink(name, sink, leftovers)
-    except BaseException:
+    except BaseException:  # whatever it is, its connections are nobody else's
         close(sink)
         raise
     close(sink)

@@ -116,21 +116,20 @@ def refuse_missing(
     told: dict[str, None] = {}
     for each in reads:
         kind, own = each.kind, each.own(options)
-        if not own and for_good and kind.deletes:
-            raise ConfigurationError(
-                f"output would be taken back for good, and the query reads {kind.word}, which deletes what was read: "
-                "nobody has looked whether it still has what is read again",
-                next_step=f"add {kind.typed(each.number)}",
-            )
+        typed = kind.typed(each.number)
         if not own:
-            told[f"the query reads {kind.word}, {_NOT_LOOKED}: {kind.typed(each.number)} has that done"] = (
-                None
-            )
+            if for_good and kind.deletes:
+                raise ConfigurationError(
+                    f"output would be taken back for good, and the query reads {kind.word}, which deletes what was "
+                    "read: nobody has looked whether it still has what is read again",
+                    next_step=f"add {typed}",
+                )
+            told[f"the query reads {kind.word}, {_NOT_LOOKED}: {typed} has that done"] = None
             continue
         if lacking := kind.needs.keys() - own.keys():
             raise ConfigurationError(
                 f"{kind.word} cannot be reached: it is not said what {' and '.join(sorted(lacking))} is",
-                next_step=f"give {kind.typed(each.number)}",
+                next_step=f"give {typed}",
             )
         try:
             kind.look(each.offset, own)

@@ -53,7 +53,7 @@ def guarded(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame, i
     def call(df: DataFrame, batch_id: int) -> Any:  # noqa: ANN401  Spark looks at nothing that it gives
         try:
             given = function(df, batch_id)
-        except BaseException:
+        except BaseException:  # an interrupt, too: it goes on, and is not kept back
             forget(df)
             raise
         error = _taken(df)
