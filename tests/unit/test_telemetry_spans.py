@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from onceonly.errors import ConfigurationError
 from onceonly.log.actions import Action
 from onceonly.model import Handle, Link, LinkKind, Receipt, Stamp, Vote
 from onceonly.telemetry.otlp import Tracer
@@ -16,7 +18,6 @@ from onceonly.telemetry.spans import Span, of_epoch, trace_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pytest
     from opentelemetry.sdk.trace import ReadableSpan
 
 
@@ -80,9 +81,9 @@ def test_a_claim_is_an_error_and_a_repair_a_try_of_its_own() -> None:
 
 def test_an_operators_action_is_in_the_trace_of_its_epoch() -> None:
     by_hand = Action(
-        command="commit", epoch=7, who="ann", stamp=at(40), plan="operator-1.x", because="the job stays down"
+        command="commit", epoch=7, who="ann", stamp=at(40), plan="operator-1", because="the job stays down"
     )
-    other = replace(by_hand, plan="operator-2.y", id="ffffffff")
+    other = replace(by_hand, plan="operator-2", id="ffffffff")
     seen = named(of_epoch("q", "orders", [link(0, "a.1", 12)], receipt("operator-1.x", 41), [by_hand, other]))
     assert list(seen) == ["epoch", "write", "recovery", "operator commit"]
     assert seen["operator commit"].links == (seen["write"].id, seen["recovery"].id)
@@ -96,10 +97,12 @@ def test_what_has_no_times_has_no_trace() -> None:
 class Collector(InMemorySpanExporter):
     """Takes what it is given as it is told to."""
 
-    takes = SpanExportResult.FAILURE
+    takes: SpanExportResult | Exception = SpanExportResult.FAILURE
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         super().export(spans)
+        if isinstance(self.takes, Exception):
+            raise self.takes
         return self.takes
 
 
@@ -110,7 +113,7 @@ def test_a_collector_that_takes_nothing_is_told_of_once_until_it_has_taken_somet
     tracer = Tracer(collector)
     spans = of_epoch("q", "orders", [link(0, "a.1", 12)], receipt("a.1", 14))
 
-    def told_after(takes: SpanExportResult) -> int:
+    def told_after(takes: SpanExportResult | Exception) -> int:
         collector.takes = takes
         tracer.export(spans)
         tracer.flush()
@@ -118,6 +121,17 @@ def test_a_collector_that_takes_nothing_is_told_of_once_until_it_has_taken_somet
 
     failure, success = SpanExportResult.FAILURE, SpanExportResult.SUCCESS
     assert [told_after(takes) for takes in (failure, failure, success, failure)] == [1, 1, 1, 2]
+    assert [told_after(takes) for takes in (success, TimeoutError("slow"), TimeoutError("slow"))] == [2, 3, 3]
+    assert "Traceback" not in caplog.text
+
+
+def test_what_the_library_cannot_take_of_the_environment_is_said_before_the_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5000")
+    with pytest.raises(ConfigurationError, match="max_export_batch_size must be less") as told:
+        Tracer(Collector())
+    assert "OTEL_" in told.value.next_step
 
 
 def test_the_library_is_given_the_same_spans() -> None:

@@ -170,6 +170,27 @@ def test_a_store_that_hangs_holds_up_no_answer(tmp_path: Path, monkeypatch: pyte
         hangs.set()
 
 
+def test_of_five_stores_that_hang_the_answer_waits_as_long_as_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prometheus waits ten seconds for an answer."""
+    for number in range(5):
+        query = QueryCoordinator(tmp_path / f"cp{number}")
+        watching.ask(settings(query.path, port=0))
+        watching.began(str(query.path), f"id{number}", f"q{number}")
+    monkeypatch.setattr(watching, "_LOOK_S", 2.0)
+    hangs = importlib.import_module("threading").Event()
+    monkeypatch.setattr(Follower, "look", lambda _self: hangs.wait(60))
+    try:
+        began = time.monotonic()
+        text = scrape()
+        took = time.monotonic() - began
+    finally:
+        hangs.set()
+    assert [value(text, "onceonly_log_readable", query=f"q{number}") for number in range(5)] == [0] * 5
+    assert took < 8
+
+
 def test_a_port_of_another_and_another_port_are_refused_by_name(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 ACTIONS: Final = "actions/"
 OPERATOR: Final = "operator-"
 """What the application of a link is called that an operator's command has put: no run has such a one."""
+_DID: Final = {
+    "rescale": "was the newest when state was dealt out anew",
+    "divert": "was decided anew, with rows as dead letters,",
+    "accept-move": "was the newest when the checkpoint was given another home",
+    "restore": "was gone on from",
+    "fork": "was gone on from",
+}
+"""What a command did to an epoch; the others end it."""
 
 
 def user() -> str:
@@ -35,7 +43,7 @@ class Action:
     """One action. ``who`` is the user's name on the machine of ``stamp``; ``because`` what they gave as a reason.
 
     ``before`` and ``after`` say in words how the epoch stood; ``after`` is empty while it is not over. ``against`` says
-    that it went against the decision in the log. ``plan`` is in the links and the receipt that it put.
+    that it went against the decision in the log. ``plan`` is the application of the links and the receipt that it put.
     """
 
     command: str
@@ -55,7 +63,7 @@ class Action:
         why = f", because {self.because!r}" if self.because else ""
         against = " against its decision" if self.against else ""
         end = self.after or "it was broken off before it was over"
-        did = "was the newest when state was dealt out anew" if self.command == "rescale" else "was ended"
+        did = _DID.get(self.command, "was ended")
         return (
             f"chk-{self.epoch} {did} by hand ({self.command}{against}) at {self.stamp.at} by {self.who} on "
             f"{self.stamp.host}{why}: before, {self.before}; after, {end}"

@@ -13,7 +13,7 @@ from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any, Final
 
 from onceonly import background
-from onceonly.errors import SetupError
+from onceonly.errors import ConfigurationError, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +37,7 @@ class Tracer:
             self._sdk = importlib.import_module("opentelemetry.sdk.trace")
             export = importlib.import_module("opentelemetry.sdk.trace.export")
             made = exporter or importlib.import_module(f"{_EXPORTER}.trace_exporter").OTLPSpanExporter()
+            self._processor = export.BatchSpanProcessor(_Told(made, export.SpanExportResult.SUCCESS))
             self._resource = importlib.import_module("opentelemetry.sdk.resources").Resource.create()
             scope = importlib.import_module("opentelemetry.sdk.util.instrumentation")
         except ImportError as error:
@@ -44,8 +45,12 @@ class Tracer:
                 f"traces need the packages of OpenTelemetry, which cannot be used here: {error}",
                 next_step="pip install 'onceonly[traces]' on the driver, or leave the option onceonly.traces out",
             ) from error
+        except ValueError as error:
+            raise ConfigurationError(
+                f"what the environment says of traces cannot be used: {error}",
+                next_step="correct the variables OTEL_… of the driver, or leave the option onceonly.traces out",
+            ) from error
         self._scope = scope.InstrumentationScope("onceonly")
-        self._processor = export.BatchSpanProcessor(_Told(made, export.SpanExportResult.SUCCESS))
         self._flushing: Future[bool] | None = None
         # It would say with each batch, and with a stack trace, that a collector is down.
         logging.getLogger(_EXPORTER).setLevel(logging.CRITICAL)
@@ -95,7 +100,11 @@ class _Told:
         return getattr(self._exporter, name)
 
     def export(self, spans: Any) -> Any:  # noqa: ANN401  the library's
-        result = self._exporter.export(spans)
+        try:
+            result = self._exporter.export(spans)
+        except Exception as error:  # noqa: BLE001  older ones raise at a collector that is slow
+            log.debug("Traces: %s", error)
+            result = None
         if result != self._success and not self._is_told:
             log.warning("The collector does not take traces; the queries go on without them.")
         self._is_told = result != self._success
@@ -104,5 +113,5 @@ class _Told:
 
 @functools.cache
 def tracer() -> Tracer:
-    """Return the one of this process. Driver. Raises ``SetupError`` that names the extra."""
+    """Return the one of this process. Driver. Raises ``SetupError`` that names the extra, ``ConfigurationError``."""
     return Tracer()

@@ -58,9 +58,8 @@ def of_epoch(
     root = _number(f"{trace} epoch", 8)
     tries = [_try(link, trace, root) for link in chain]
     is_recovery = receipt.plan != last.plan
-    by_hand = [
-        each for each in actions if each.plan and each.plan in {receipt.plan, *(it.plan for it in chain)}
-    ]
+    applications = {plan.rpartition(".")[0] for plan in (receipt.plan, *(link.plan for link in chain))}
+    by_hand = [each for each in actions if each.plan and each.plan in applications]
     commit = Span(
         name="recovery" if is_recovery else "commit",
         trace=trace,
