@@ -115,6 +115,7 @@ JOURNAL: Final = "tests/unit/test_journal.py::"
 FEEDS: Final = "tests/unit/test_feeds.py::"
 SAVEPOINTS: Final = "tests/unit/test_savepoints.py::"
 RESTORE: Final = "tests/unit/test_savepoints_restore.py::"
+ALONE: Final = "tests/unit/test_savepoints_alone.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -3341,6 +3342,16 @@ DEFECTS: Final = (
         before="        if not gone:\n",
         after="        if True:\n",
         tests=(SAVEPOINTS + "test_a_file_that_is_taken_away_meanwhile_is_no_failure",),
+    ),
+    Defect(
+        name="one-place-of-two-restores",
+        group=LOG,
+        what="Two commands restore into one place on a store, and one takes back what the other's job has written",
+        file="savepoints/alone.py",
+        before="    if found is None or ((maker := _read(found)) is not None and maker.is_gone):\n",
+        after="    if True:\n",
+        tests=(ALONE + "test_whatever_the_store_answers_the_second_is_told_whose_the_place_is[honest]",),
+        says="both go on",
     ),
     Defect(
         name="savepoint-with-flipped-bytes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import pty
@@ -225,7 +226,14 @@ def test_a_move_is_seen_listed_and_accepted(coordinator: QueryCoordinator, tmp_p
     assert unasked.returncode == 64
     assert f"from file://{coordinator.path}\n  to   file://{new}" in unasked.stderr
     assert run("checkpoints", "accept-move", new, "--yes").returncode == 0
-    assert run("checkpoints", "list", new).returncode == 0
+    listed = run("checkpoints", "list", new, "--json")
+    assert listed.returncode == 0
+    [action] = json.loads(listed.stdout)["checkpoints"][0]["actions"]
+    assert (action["command"], action["epoch"], action["who"]) == ("accept-move", 2, getpass.getuser())
+    assert (action["before"], action["after"]) == (
+        f"at home at file://{coordinator.path}",
+        f"at home at file://{new}",
+    )
     open_log(str(new), query=QUERY, create=True)
     assert run("transactions", "commit", "chk-2", new, "--yes").returncode == 0
     again = run("checkpoints", "accept-move", new, "--yes")

@@ -13,6 +13,7 @@ from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, run
 from onceonly import savepoints
 from onceonly.errors import CheckpointMovedError
 from onceonly.log import open_log, origin
+from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.model import LinkKind, Skip
@@ -450,3 +451,21 @@ def test_killed_at_each_step_the_same_command_goes_on(
     assert not (tmp_path / "to" / "starting.json").exists()
     again = run(*arguments)
     assert again.returncode == 64  # it is no empty place any more
+
+
+def test_who_restored_and_forked_is_told_where_it_was_made_and_where_the_query_was(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    def by_hand(at: Path) -> list[str]:
+        return [each.sentence for each in ActionFiles(log_store(str(at))).newest()]
+
+    assert fork(place, tmp_path / "fork")[0] == 0
+    assert by_hand(query.path) == []
+    assert restore(place, tmp_path / "to")[0] == 0
+    [forked], [restored], [left] = map(by_hand, (tmp_path / "fork", tmp_path / "to", query.path))
+    assert forked.startswith("chk-3 was gone on from by hand (fork) at ")
+    assert f"after, query {id_of(tmp_path / 'fork')} at home at file://{tmp_path}/fork" in forked
+    assert restored.startswith("chk-3 was gone on from by hand (restore) at ")
+    assert f"after, query {QUERY} at home at file://{tmp_path}/to" in restored
+    assert left.partition("at ")[0] == restored.partition("at ")[0]
+    assert restored in run("checkpoints", "show", "chk-3", tmp_path / "to").stdout.replace("\n", " ")

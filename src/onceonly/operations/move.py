@@ -7,8 +7,10 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
+from onceonly import events
 from onceonly.errors import CheckpointMovedError, ConfigurationError, OnceonlyError, UnavailableError
 from onceonly.log import identity
+from onceonly.log.actions import Action, ActionFiles, user
 from onceonly.log.opening import accept_move
 from onceonly.log.place import log_store
 from onceonly.operations.former import was_restored
@@ -88,7 +90,13 @@ def accept(checkpoint: Checkpoint, *, force: bool) -> None:
     Raises as ``refuse_unless_moved``, before anything is written.
     """
     refuse_unless_moved(checkpoint, force=force)
-    accept_move(checkpoint.location)
+    now, newest = accept_move(checkpoint.location).address, checkpoint.log.newest()
+    if newest is not None:
+        action = Action(
+            command="accept-move", epoch=newest, who=user(), stamp=events.stamp(),
+            before=f"at home at {checkpoint.home}", after=f"at home at {now}",
+        )  # fmt: skip
+        ActionFiles(checkpoint.store).put(action)
 
 
 def _refuse_stranger(former: Address, here: Address) -> None:

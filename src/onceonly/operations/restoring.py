@@ -13,9 +13,12 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from onceonly import events
 from onceonly.checkpoint.files import files_of
 from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly.guards import known
+from onceonly.log.actions import Action, ActionFiles, user
+from onceonly.log.place import home_of, log_store
 from onceonly.operations import disk, former, sources_left, withdrawing
 from onceonly.operations.inputs_left import missing_inputs
 from onceonly.savepoints import place, starting
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from onceonly.savepoints.copying import Told
     from onceonly.savepoints.manifest import Savepoint
     from onceonly.stores.address import Address
+    from onceonly.stores.port import RewritableStore
 
 
 class Output(enum.StrEnum):
@@ -96,6 +100,7 @@ def restore(
     )
 
     def fence() -> None:
+        require_alone()
         if newest is None:
             return
         # First, so that nobody begins to run there: who has begun is seen alive, or finds the claim.
@@ -111,12 +116,16 @@ def restore(
         if begun.query != newest.query:
             _sweep(newest, given, made)
         if not begun.anew:
+            require_alone()
             made.told.extend(withdrawing.withdraw(now, savepoint, given))
         # Another command, to which this place looks like one that was broken off, may have gone on elsewhere.
         former.leave(newest, to)
+        _record(newest.store, "restore", savepoint, begun.query, to)
+        require_alone()
 
-    with starting.begin(savepoint, to, anew=anew) as begun:
+    with starting.begin(savepoint, to, anew=anew) as (begun, require_alone):
         made = replace(made, query=begun.query)
+        _record(log_store(to), "restore", savepoint, begun.query, to)
         starting.build(address, savepoint, to, begun, refused=False, before_id=fence, told=told)
     made.told.extend(_owner(address, to))
     if begun.anew:
@@ -141,13 +150,24 @@ def fork(
     if (whole := _finished(savepoint, to, anew={True})) is not None:
         return whole
     unasked = _refuse_gone(address, savepoint, sources or {})
-    with starting.begin(savepoint, to, anew=True) as begun:
+    with starting.begin(savepoint, to, anew=True) as (begun, require_alone):
+        _record(log_store(to), "fork", savepoint, begun.query, to)
         starting.build(
-            address, savepoint, to, begun, refused=not same_targets, before_id=lambda: None, told=told
+            address, savepoint, to, begun, refused=not same_targets, before_id=require_alone, told=told
         )
     return Made(
         savepoint=savepoint, path=to, query=begun.query, anew=True, told=[*unasked, *_owner(address, to)]
     )
+
+
+def _record(store: RewritableStore, command: str, savepoint: Savepoint, query: str, to: str) -> None:
+    """Leave word of a checkpoint that is made: in its own log, or in that of where its query was before."""
+    action = Action(
+        command=command, epoch=savepoint.epoch, who=user(), stamp=events.stamp(),
+        before=f"savepoint {savepoint.name} of query {savepoint.query}",
+        after=f"query {query} at home at {home_of(to)}",
+    )  # fmt: skip
+    ActionFiles(store).put(action)
 
 
 def _owner(at: Address, to: str) -> list[str]:

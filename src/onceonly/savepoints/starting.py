@@ -8,10 +8,7 @@ is.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
-import os
 import re
 import uuid
 from dataclasses import dataclass, replace
@@ -28,6 +25,7 @@ from onceonly.log import identity, origin
 from onceonly.log.identity import Identity
 from onceonly.log.place import FOLDER, home_of, log_store
 from onceonly.model import Link, LinkKind, Receipt, Skip
+from onceonly.savepoints.alone import alone, clear
 from onceonly.savepoints.copying import Copier
 from onceonly.savepoints.manifest import FILES
 from onceonly.savepoints.place import differs
@@ -37,7 +35,6 @@ from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
 
     from onceonly.savepoints.copying import Told
     from onceonly.savepoints.manifest import Savepoint
@@ -47,7 +44,6 @@ if TYPE_CHECKING:
 MARK: Final = "starting.json"
 _ID: Final = "metadata"
 _LAST = ("offsets/", "commits/")
-_BUSY = frozenset({errno.EACCES, errno.EAGAIN})
 _SCHEMAS = re.compile(r"state/\d+/_metadata/v2/\d+")
 _SCHEMA = re.compile(r'"[^"]*?(/state/\d+/_stateSchema/[^"]*)"')
 
@@ -98,6 +94,7 @@ def finished(savepoint: Savepoint, to: str, *, anew: Collection[bool]) -> Beginn
 def _finish(store: RewritableStore) -> None:
     store.sync(_ID)
     store.delete(MARK)
+    clear(store)
 
 
 def _id_in(store: RewritableStore) -> str:
@@ -116,11 +113,11 @@ def _beginning(mark: bytes | None) -> Beginning | None:
 
 
 @contextlib.contextmanager
-def begin(savepoint: Savepoint, to: str, *, anew: bool) -> Iterator[Beginning]:
+def begin(savepoint: Savepoint, to: str, *, anew: bool) -> Iterator[tuple[Beginning, Callable[[], None]]]:
     """See that a place is empty, or holds what this very command has begun; yield what is being made there.
 
-    With ``anew`` it is a query of its own, whose id is drawn now. No other process makes it meanwhile, where the file
-    system has locks. Raises ``ConfigurationError``.
+    With ``anew`` it is a query of its own, whose id is drawn now. No other process makes it meanwhile; the second value
+    sees that this is so still, and raises where another one has gone on. Raises ``ConfigurationError``.
     """
     address = address_of(to)
     store = open_store(address)
@@ -131,37 +128,12 @@ def begin(savepoint: Savepoint, to: str, *, anew: bool) -> Iterator[Beginning]:
         drawn = Beginning(savepoint=savepoint.name, query=query, anew=anew)
         store.prepare([])
         put_once(store, MARK, msgspec.json.encode(drawn))
-    with _alone(folder_of(address), to):
+    with alone(store, folder_of(address), MARK, to) as require_alone:
         # Who was quicker has drawn its id, or is done by now.
         found = _beginning(store.get(MARK))
         if found is None or (found.savepoint, found.anew) != (savepoint.name, anew):
             raise _taken(to, "something else was begun there")
-        yield found
-
-
-@contextlib.contextmanager
-def _alone(folder: Path | None, to: str) -> Iterator[None]:
-    """Hold the mark in a folder: the kernel takes it away from the dead."""
-    if folder is None:
-        yield
-        return
-    try:
-        descriptor = os.open(folder / MARK, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise _taken(to, "another process has made a checkpoint there at this moment") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY:
-            os.close(descriptor)
-            raise ConfigurationError(
-                f"another process is making a checkpoint at {to} at this moment",
-                next_step="wait until it has ended, and look what came of it",
-            ) from None
-    try:
-        yield
-    finally:
-        os.close(descriptor)
+        yield found, require_alone
 
 
 def build(
