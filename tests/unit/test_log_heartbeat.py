@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -53,6 +54,28 @@ def test_a_process_shows_while_it_works_and_no_longer(store: MemoryStore) -> Non
     presence.close()
     until(lambda: not store.files)
     assert present(CHECKPOINT) is None
+
+
+def test_what_this_process_has_given_back_is_not_taken_for_another_while_a_store_is_slow(
+    store: MemoryStore,
+) -> None:
+    """An operator's command that holds a checkpoint twice, one after the other, would refuse itself."""
+    slow = threading.Event()
+    presence = hold(CHECKPOINT, actor="onceonly transactions divert")
+    until(lambda: present(CHECKPOINT) is not None)
+
+    def waits(operation: str, _name: str) -> None:
+        if operation == "delete":
+            slow.wait(10)
+
+    store.hook = waits
+    presence.close()
+    assert present(CHECKPOINT) is None
+    again = hold(CHECKPOINT, actor="onceonly transactions commit")
+    assert present(CHECKPOINT) is not None
+    slow.set()
+    again.close()
+    until(lambda: not store.files)
 
 
 def test_it_is_written_anew_now_and_then(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:

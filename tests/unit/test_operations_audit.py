@@ -32,14 +32,17 @@ from onceonly.operations.find import open_checkpoint
 from onceonly.operations.given import Given
 from onceonly.ports.standing import Held
 from onceonly.sinks.files import FilesSink
+from onceonly.sinks.sql.sink import SqlSink
 from onceonly_proof.conformance.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from onceonly.model import Handle
     from onceonly.operations.audit import Audit
     from onceonly.operations.checkpoint_model import CheckpointModel
     from onceonly.operations.find import Checkpoint
+    from onceonly.ports.standing import Standing
     from onceonly_proof.conformance import SinkConformance
 
 SUITES = {
@@ -324,6 +327,24 @@ def test_a_target_that_does_not_answer_is_no_clean_audit(
     told = run("audit", files.checkpoint, *SINK)
     assert (told.returncode, told.stdout.count("not told")) == (2, 2), told.stdout + told.stderr
     assert told.stdout.count(said) == 2
+
+
+def test_a_database_by_key_that_does_not_answer_is_no_clean_audit_and_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, asked = Job("sqlite", tmp_path), []
+
+    def silent(_sink: SqlSink, handle: Handle) -> Standing:
+        asked.append(handle)
+        raise UnavailableError("connection refused", next_step="start it")
+
+    monkeypatch.setattr(SqlSink, "look_up", silent)
+    monkeypatch.setattr(SqlSink, "held_in_all", lambda _sink, _context: None)
+    with job.world:
+        audited = job.audit()
+    assert [(each.word, each.answered) for each in audited.findings] == [(Word.NOT_TOLD, False)] * 2
+    assert {each.told for each in audited.findings} == {("connection refused (start it)",)}
+    assert len(asked) == 1
 
 
 def test_one_that_has_moved_is_no_clean_audit(files: Job) -> None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from onceonly.model import Handle
+    from onceonly.ports import Standing
+
 BOX = "tests.unit.operator_bench:BoxSink"
 LATE = Stamp(at="2099-01-01T00:00:00.000Z", host="spark-1", pid=1)
 GATE = threading.Event()
@@ -50,6 +53,14 @@ class Unreachable(BoxSink):
 
     def identity(self) -> dict[str, str | int]:
         message = "nobody answers"
+        raise ConnectionError(message)
+
+
+class Silent(BoxSink):
+    """A sink that knows the name of its target, as that of a database does, and cannot connect."""
+
+    def look_up(self, handle: Handle) -> Standing:
+        message = f"nobody answers for {handle.transaction}"
         raise ConnectionError(message)
 
 
@@ -256,6 +267,10 @@ def test_a_sink_that_cannot_be_imported(coordinator: QueryCoordinator) -> None:
 
 def test_an_option_that_no_sink_knows(coordinator: QueryCoordinator) -> None:
     assert sick(coordinator, nonsense="1") == {("targets", "answer")}
+
+
+def test_a_target_whose_name_is_known_and_that_does_not_answer(coordinator: QueryCoordinator) -> None:
+    assert sick(coordinator, box=f"{__name__}:Silent") == {("targets", "answer")}
 
 
 def test_a_target_that_does_not_answer(coordinator: QueryCoordinator) -> None:

@@ -121,6 +121,18 @@ def test_what_nobody_decided_is_known_by_its_target_alone(coordinator: QueryCoor
     assert "would be there twice" in found["opposite"]
 
 
+def test_what_is_open_beside_a_settled_epoch_is_ended_by_the_command_that_is_told(
+    coordinator: QueryCoordinator,
+) -> None:
+    coordinator.open("loser")
+    found = explained(coordinator, "loser")
+    assert found["command"] == f"onceonly transactions commit chk-0 {coordinator.path}"
+    refused = run("transactions", "abort", "loser", coordinator.path, "--yes")
+    assert f"what is open beside it is aborted by {found['command']}" in refused.stderr
+    assert run(*str(found["command"]).split()[1:], "--yes").returncode == 0
+    assert "loser.open" not in coordinator.seen()
+
+
 def test_at_most_once_the_next_start_gives_it_up(coordinator: QueryCoordinator) -> None:
     coordinator.set_barrier(1)
     link = coordinator.link(1, votes=[coordinator.vote(1)])
@@ -193,3 +205,25 @@ def test_a_name_that_epochs_use_one_after_the_other_is_that_of_the_newest(
             coordinator.note(1)
     assert explained(coordinator, "again")["epoch"] == 2
     assert explained(coordinator, "aga")["epoch"] == 2
+
+
+def test_a_name_that_was_committed_and_is_open_once_more_is_the_open_ones(
+    coordinator: QueryCoordinator,
+) -> None:
+    coordinator.set_barrier(1)
+    link = coordinator.link(1, votes=[coordinator.vote(1, name="again")])
+    coordinator.log.put_link(link)
+    coordinator.open("again")
+    coordinator.settle(link)
+    coordinator.note(1)
+    assert explained(coordinator, "again")["epoch"] == 1
+    coordinator.set_barrier(2)
+    (coordinator.box / "again.done").rename(coordinator.box / "again.open")
+    found = explained(coordinator, "again")
+    assert (found["epoch"], found["standing"]) == (None, "open")
+    assert found["command"] == f"onceonly transactions abort again {coordinator.path}"
+    refused = run("transactions", "commit", "again", coordinator.path, "--yes")
+    assert "chk-2 is not decided" in refused.stderr
+    done = run("transactions", "abort", "again", coordinator.path, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "again.open" not in coordinator.seen()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,12 @@ def test_a_name_of_an_epoch_that_is_settled_hides_nothing(
     coordinator.open("t0-0")  # used again by an epoch that was not decided
     status, (only,) = found(coordinator, capsys)
     assert (status, only["transaction"]) == (1, "t0-0")
-    # No epoch is in flight that a command could end, so none is named that would refuse.
-    assert only["command"] is None
     assert "next start" in only["told"]
+    # No epoch is in flight that a command could abort, so that would refuse.
+    assert only["command"] == f"onceonly transactions commit chk-0 {coordinator.path}"
+    assert here(*shlex.split(only["command"])[1:], "--yes", "--sink", f"box={BOX}") == 0
+    capsys.readouterr()
+    assert found(coordinator, capsys) == (0, [])
 
 
 def test_what_a_running_query_has_open_is_its_own(

@@ -20,7 +20,8 @@ from onceonly.errors import SupersededError
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
-from onceonly.model import Guarantee, LinkKind
+from onceonly.model import Guarantee, LinkKind, Stamp
+from onceonly.telemetry.spans import is_by_hand, of_epoch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -574,6 +575,20 @@ def test_each_action_leaves_who_when_why_before_and_after(coordinator: QueryCoor
         "pid": action["pid"], "at": action["at"], "because": "the job stays down", "against_decision": False,
         "before": "decided (2 pending)", "after": "committed (2 committed)",
     }  # fmt: skip
+
+
+def test_what_a_command_did_is_a_span_of_the_epochs_trace(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0, 1)
+    coordinator.set_barrier(2)
+    at = Stamp(at="2026-01-02T03:04:05.678Z", host="h", pid=1)
+    coordinator.log.put_link(replace(coordinator.link(2, votes=[coordinator.vote(2)]), stamp=at))
+    coordinator.open("t2-0")
+    assert run("transactions", "commit", "chk-2", coordinator.path, "--yes").returncode == 0
+    chain, receipt = coordinator.log.chain(2), coordinator.log.receipt(2)
+    actions = ActionFiles(log_store(str(coordinator.path))).newest()
+    assert receipt is not None
+    assert is_by_hand(chain, receipt)
+    assert "operator commit" in [span.name for span in of_epoch("q", "q", chain, receipt, actions)]
 
 
 def test_a_run_that_lives_after_all_ends_as_superseded(coordinator: QueryCoordinator) -> None:

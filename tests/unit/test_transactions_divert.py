@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import signal
+import socket
 import sqlite3
 import uuid
 from contextlib import closing
@@ -19,7 +21,10 @@ from onceonly.coordinator.query import QueryCoordinator
 from onceonly.executor.dead_letters import Letters
 from onceonly.executor.slot import run_slot
 from onceonly.families.staged import StagedSink
-from onceonly.model import Guarantee, Handle, Lost, Mode
+from onceonly.log.actions import ActionFiles
+from onceonly.log.place import log_store
+from onceonly.log.runs import Run, RunFiles
+from onceonly.model import Guarantee, Handle, Lost, Mode, Stamp
 from onceonly.ports import WriteContext
 from onceonly.settings.query import LetterSettings, QuerySettings, SinkSettings
 from onceonly.settings.registry import BUILT_IN, build
@@ -125,7 +130,8 @@ def job(tmp_path: Path) -> Job:
 
 
 def divert(job: Job, name: str) -> Ran:
-    return run("transactions", "divert", name, job.checkpoint, "--yes", "--timeout", "0.01")
+    why = ("--because", "ids come twice")
+    return run("transactions", "divert", name, job.checkpoint, "--yes", "--timeout", "0.01", *why)
 
 
 def test_exactly_the_rows_that_are_refused_become_letters_and_the_rest_is_applied(job: Job) -> None:
@@ -158,6 +164,46 @@ def test_who_names_no_pending_transaction_is_told_so(job: Job) -> None:
     done = divert(job, "7.7")
     assert done.returncode == 64
     assert "decided and pending" in done.stderr
+
+
+def test_who_diverted_when_and_why_is_on_record_and_the_next_start_says_it(
+    job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = job.refused_slots()
+    divert(job, first)
+    divert(job, second)
+    actions = ActionFiles(log_store(str(job.checkpoint))).newest()
+    assert [each.command for each in actions] == ["commit", "divert", "commit", "divert"]
+    told = actions[1].sentence
+    assert told.startswith("chk-0 was decided anew, with rows as dead letters, by hand (divert) at ")
+    assert f"by {getpass.getuser()} on {socket.gethostname()}, because 'ids come twice'" in told
+    assert f", 1 row of {second} refused; after, decided anew by link 0." in told
+    assert told.endswith(": 1 dead letter, 1 row is left to the sink")
+    coordinator = job.started()
+    coordinator.plan(0, run="r2")
+    coordinator.close()
+    assert told in caplog.text
+    # A run that lives after all ends as after any other command.
+    assert coordinator._log.chain(0)[-1].application == actions[1].plan
+
+
+def test_of_one_that_was_broken_off_it_is_told_that_nobody_can_apply_it(job: Job) -> None:
+    first = job.refused_slots()[0]
+    killed(job, "divert.after_void")
+    told = run("transactions", "explain", first, job.checkpoint).stdout
+    assert "gone: the target's books have it as void" in told
+    assert "it finds this transaction lost, and writes its 4 rows again, once" in told.replace("\n", " ")
+
+
+def test_of_one_that_was_broken_off_doctor_says_what_to_type_until_a_run_has_begun(job: Job) -> None:
+    killed(job, "divert.after_void")
+    [action] = ActionFiles(log_store(str(job.checkpoint))).newest()
+    assert "it was broken off before it was over" in action.sentence
+    asked = ("doctor", job.checkpoint, "--only", "log")
+    assert "onceonly transactions divert what onceonly transactions list" in run(*asked).stdout
+    later = Stamp(at="2999-01-01T00:00:00.000Z", host="h", pid=1)
+    RunFiles(job.checkpoint).put(Run(run="r", began=later, ended=later.at))
+    assert "broken off" not in run(*asked).stdout
 
 
 class _Kept:

@@ -259,12 +259,13 @@ def _settle(  # noqa: PLR0913  one parameter for each option
 @shared.path_argument
 @targets.sink_options
 @_timeout
+@_because
 @shared.yes_option
 @_force
 @shared.json_option
 def divert(  # noqa: PLR0913  one parameter for each option
     transaction: str, path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None,
-    timeout: float, yes: bool, force: bool, as_json: bool,
+    timeout: float, because: str, yes: bool, force: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """With the job down: make dead letters of rows that a target refuses after their decision, and commit the rest.
 
@@ -282,8 +283,8 @@ def divert(  # noqa: PLR0913  one parameter for each option
     consent = _ask(yes=yes)
     if not consent.given:
         return consent.status
-    diverted = operation.divert(checkpoint, given, transaction, force=force)
-    order = settle.Order(verb=settle.Verb.COMMIT, epoch=diverted.epoch)
+    diverted = operation.divert(checkpoint, given, transaction, because=because, force=force)
+    order = settle.Order(verb=settle.Verb.COMMIT, epoch=diverted.epoch, because=because)
     errand = settle.prepare(checkpoint, order, given, force=force)
     errands = [(checkpoint, errand)] if errand is not None else []
     results, failures = _carry_out(errands, given, timeout=timeout, force=force)

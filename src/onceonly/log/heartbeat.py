@@ -64,7 +64,9 @@ class Heart:
         self._store = store
         self._actor = actor
         host = re.sub(r"[^A-Za-z0-9.-]", "-", events.stamp().host)
-        self._name = f"{ALIVE}{host}-{os.getpid()}-{secrets.token_hex(4)}.json"
+        self.name = f"{ALIVE}{host}-{os.getpid()}-{secrets.token_hex(4)}.json"
+        self.is_left = False
+        """It was given back at once, and its object may stand until the store has taken it away."""
         self._users = 0
         self._lock = threading.Lock()
         self._changed = threading.Event()
@@ -75,6 +77,7 @@ class Heart:
         """Begin to beat, or go on. Does not wait."""
         with self._lock:
             self._users += 1
+            self.is_left = False
             if not self._beats and not self._is_over:
                 self._beats = True
                 self._beating = background.begin("onceonly-alive", self._beat)
@@ -83,6 +86,7 @@ class Heart:
         """Stop, now or after a while, unless somebody takes it again."""
         with self._lock:
             self._users -= 1
+            self.is_left = at_once and self._users == 0
         if at_once:
             self._changed.set()
 
@@ -108,10 +112,10 @@ class Heart:
             now = events.stamp()
             beat = Beat(host=now.host, process=now.pid, actor=self._actor, at=now.at)
             with contextlib.suppress(OnceonlyError):  # for people: the query goes on
-                self._store.replace(self._name, msgspec.json.encode(beat))
+                self._store.replace(self.name, msgspec.json.encode(beat))
             self._changed.wait(EVERY_S)
         with contextlib.suppress(OnceonlyError):
-            self._store.delete(self._name)
+            self._store.delete(self.name)
 
     def _clear(self) -> None:
         """Remove what processes of long ago have left."""
@@ -169,8 +173,11 @@ def present(checkpoint: str) -> str | None:
     """
     store = log_store(checkpoint)
     here = events.stamp().host
+    own = {
+        each.name for (process, _), each in list(_hearts.items()) if process == os.getpid() and each.is_left
+    }
     found: list[str] = []
-    for name in store.list_names(ALIVE):
+    for name in set(store.list_names(ALIVE)) - own:
         beat = _read(store, name)
         if beat and beat.age_s < GONE_S and not (beat.host == here and not lives(beat.process)):
             found.append(

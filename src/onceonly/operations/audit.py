@@ -21,7 +21,7 @@ from onceonly.protocol.deciding import totals
 from onceonly.words import n
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from onceonly.coordinator.coordinator import Participant
     from onceonly.model import Handle
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.operations.states import EpochState
-    from onceonly.ports.standing import Held
+    from onceonly.ports.standing import Held, Standing
 
 T = TypeVar("T")
 _LOOKS: Final = 3
@@ -86,17 +86,25 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
     with sinks.participants(checkpoint, given) as made:
         sinks.refuse_other_target(checkpoint, given, made)
         newest: dict[str, int] = {}
+        silent: dict[str, str] = {}
         counts = {name: _counted(checkpoint, model, name, participant) for name, participant in made.items()}
         for epoch in model.epochs:
             for name, handles in _settled(epoch).items():
                 if name in made:
                     is_newest = newest.setdefault(name, epoch.view.epoch) == epoch.view.epoch
-                    held = _answer(checkpoint, name, partial(made[name].sink.held, handles))
-                    findings.append(
-                        _of_held(epoch, name, held)
-                        if held is not None
-                        else _of_epoch(epoch, name, handles, made[name], counts[name], is_newest, within_s)
+                    held = silent.get(name) or _answer(
+                        checkpoint, name, partial(made[name].sink.held, handles)
                     )
+                    if held is not None:
+                        findings.append(_of_held(epoch, name, held))
+                        continue
+                    ask = partial(_standings, made[name], handles, within_s)
+                    standings = _answer(checkpoint, name, ask)
+                    if isinstance(standings, str):
+                        silent[name] = standings  # and it is not waited for once more
+                        findings.append(_of_held(epoch, name, standings))
+                        continue
+                    findings.append(_of_epoch(epoch, name, standings, counts[name], is_newest=is_newest))
         findings.reverse()
         for name, participant in made.items():
             findings += _in_all(checkpoint, model, name, participant)
@@ -153,21 +161,25 @@ def _of_held(epoch: EpochModel, name: str, held: Held | str) -> Finding:
     return _finding(epoch, name, Word.DIFFERS if told else Word.SAME, *told)
 
 
+def _standings(
+    participant: Participant, handles: tuple[Handle, ...], within_s: float
+) -> list[tuple[Handle, Standing]]:
+    return [(each, sinks.answer(participant, each, within_s=within_s)) for each in handles]
+
+
 def _of_epoch(
     epoch: EpochModel,
     name: str,
-    handles: tuple[Handle, ...],
-    participant: Participant,
+    standings: Sequence[tuple[Handle, Standing]],
     counts: Mapping[int, int] | str | None,
-    is_newest: bool,  # noqa: FBT001  of a private function
-    within_s: float,
+    *,
+    is_newest: bool,
 ) -> Finding:
     """Compare with what the books say of an epoch, and with the rows that stand of it."""
     finding, rows = partial(_finding, epoch, name), _decided(epoch, name)
-    standings = [sinks.standing(participant, handle, within_s=within_s) for handle in handles]
     missing = [
         f"transaction {handle.transaction} was committed, and its target has it as {each.stands.value}: {each.told}"
-        for handle, each in zip(handles, standings, strict=True)
+        for handle, each in standings
         if each.stands in {Stands.GONE, Stands.OPEN}
     ]
     # Books forget what is old, so that of an older epoch their silence tells nothing.

@@ -10,6 +10,8 @@ started: a transaction that is void by then is lost, so that its rows are writte
 from __future__ import annotations
 
 import contextlib
+import secrets
+import shlex
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,10 +21,11 @@ from onceonly.errors import ConfigurationError, InDoubtError, LogError
 from onceonly.executor.dead_letters import Letters, columns_of, refuse_same_target
 from onceonly.families.staged import StagedSink
 from onceonly.log import open_log
+from onceonly.log.actions import OPERATOR, Action, ActionFiles, user
 from onceonly.log.presence import Presence
 from onceonly.model import LinkKind, Mode, Plan, Vote, letters_name
-from onceonly.operations import sinks
-from onceonly.operations.settle import refuse_if_alive, refuse_if_unfit
+from onceonly.operations import look, sinks
+from onceonly.operations.settle import refuse_if_alive, refuse_if_unfit, stands
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.rows.checksum import RowChecksum, require_comparable
 from onceonly.words import n
@@ -52,7 +55,7 @@ class Diverted:
     refused: tuple[Refused, ...]
 
 
-def divert(checkpoint: Checkpoint, given: Given, name: str, *, force: bool) -> Diverted:
+def divert(checkpoint: Checkpoint, given: Given, name: str, *, because: str, force: bool) -> Diverted:
     """Divert what the target refuses of a transaction that is decided and pending. Operator's process, no run alive.
 
     Afterwards the epoch is as any other that is decided: ``settle``, or the query's next start, commits it. Raises
@@ -67,10 +70,12 @@ def divert(checkpoint: Checkpoint, given: Given, name: str, *, force: bool) -> D
     ):
         link, vote = _pending(checkpoint, name)
         sinks.refuse_other_target(checkpoint, given, made)
-        return _divert(checkpoint, made, link, vote)
+        return _divert(checkpoint, made, link, vote, because)
 
 
-def _divert(checkpoint: Checkpoint, made: Mapping[str, Participant], link: Link, vote: Vote) -> Diverted:
+def _divert(
+    checkpoint: Checkpoint, made: Mapping[str, Participant], link: Link, vote: Vote, because: str
+) -> Diverted:
     sink, letters = _sinks(made, vote.sink)
     handle = _handle(vote)
     rows = _rows(sink, vote, handle)
@@ -79,10 +84,12 @@ def _divert(checkpoint: Checkpoint, made: Mapping[str, Participant], link: Link,
     if not refused:
         raise ConfigurationError(
             f"the target of sink {vote.sink} takes every row of {handle.transaction} by now",
-            next_step=f"onceonly transactions commit {handle.transaction}, or start the query",
+            next_step=f"onceonly transactions commit {handle.transaction} {shlex.quote(checkpoint.path)}, or start the "
+            "query",
         )
+    application = f"{OPERATOR}{secrets.token_hex(4)}"
     plan = Plan(
-        id=uuid.uuid4().hex,
+        id=f"{application}.{uuid.uuid4().hex}",
         epoch=link.epoch,
         mode=Mode.RUN,
         index=link.index + 1,
@@ -93,6 +100,13 @@ def _divert(checkpoint: Checkpoint, made: Mapping[str, Participant], link: Link,
         query=checkpoint.query, sink=vote.sink, run="", epoch=link.epoch, plan=plan.id, slot=vote.slot,
         attempt=_OPERATOR, guarantee=link.guarantee, index=plan.index,
     )  # fmt: skip
+    action = Action(
+        command="divert", epoch=link.epoch, who=user(), stamp=events.stamp(), plan=application, because=because,
+        before=f"{stands(look.epoch(checkpoint, link.epoch, sizes=False).epoch)}, "
+        f"{n(len(refused), 'row')} of {handle.transaction} refused",
+    )  # fmt: skip
+    actions = ActionFiles(checkpoint.store)
+    actions.put(action)
     votes = _prepare(sink, letters, plan, context, rows, refused)
     failpoints.hit("divert.after_prepare")
     if handle.transaction not in sink.void([handle.transaction]):
@@ -113,6 +127,13 @@ def _divert(checkpoint: Checkpoint, made: Mapping[str, Participant], link: Link,
             next_step="see which run it is; what was prepared is swept by the next start",
         )
     failpoints.hit("divert.after_link")
+    actions.put(
+        replace(
+            action,
+            after=f"decided anew by link {standing.name}: {n(len(refused), 'dead letter')}, "
+            f"{n(votes[0].rows, 'row is')} left to the sink",
+        )
+    )
     sink.abort(handle)
     return Diverted(epoch=standing.epoch, link=standing.name, kept=votes[0].rows, refused=tuple(refused))
 

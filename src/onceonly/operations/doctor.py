@@ -16,7 +16,7 @@ from onceonly import offsets
 from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly.log import files as log_files
 from onceonly.log import identity, lag_state
-from onceonly.model import LinkKind, seconds_of
+from onceonly.model import LinkKind, handles_of, seconds_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.find import find, single
 from onceonly.operations.probes import Health, Sick, asked
@@ -27,6 +27,7 @@ from onceonly.words import n
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from onceonly.model import Handle
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.operations.probes import Finding
@@ -131,13 +132,18 @@ def _whole(checkpoint: Checkpoint) -> None:
 def _actions(checkpoint: Checkpoint) -> None:
     model, path = look.unsettled(checkpoint), shlex.quote(checkpoint.path)
     for action in model.actions[:1]:
-        if not action.after and not model.run.alive:
-            raise Sick(
-                action.sentence,
-                f"onceonly rescale {path} --partitions N --savepoint PLACE"
-                if action.command == RESCALE
-                else f"onceonly transactions {action.command} chk-{action.epoch} {path}",
-            )
+        # A start does what these commands do; where one has begun since, nothing of them is left.
+        moot = any(seconds_of(run.began) > seconds_of(action.stamp) for run in model.runs)
+        if action.after or model.run.alive or (moot and action.command != RESCALE):
+            return
+        again = {
+            RESCALE: f"onceonly rescale {path} --partitions N --savepoint PLACE",
+            "divert": f"start the query, or onceonly transactions divert what onceonly transactions list {path} shows",
+        }
+        raise Sick(
+            action.sentence,
+            again.get(action.command, f"onceonly transactions {action.command} chk-{action.epoch} {path}"),
+        )
 
 
 def _offsets(checkpoint: Checkpoint) -> None:
@@ -278,9 +284,14 @@ def _targets(checkpoint: Checkpoint, given: Given) -> None:
     """See that each sink can be built here, and leads to a target that answers and is the one of the log."""
     with sinks.participants(checkpoint, given) as made:
         sinks.refuse_other_target(checkpoint, given, made)
+        newest: dict[str, Handle] = {}
+        for link in sinks.links(checkpoint):
+            newest = {name: handles[0] for name, handles in handles_of(link.output).items()} | newest
         for name, each in made.items():
             with sinks.asking(checkpoint, name):
                 each.sink.identity()
+                if name in newest:  # many know their target's name without a question
+                    each.sink.look_up(newest[name])
 
 
 def _left_open(checkpoint: Checkpoint, given: Given) -> None:

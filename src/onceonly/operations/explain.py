@@ -87,9 +87,10 @@ def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float 
             f"{name!r} stands for {n(len(names), 'transaction')}: {', '.join(list(names)[:3])}",
             next_step="give more of its name; onceonly transactions list --all has the names in full",
         )
-    if candidates:
-        # Kafka's names are used again, by later epochs: the newest is meant, and comes first.
-        epoch, handle = next((each for each in candidates if each[1].transaction == name), candidates[0])
+    # Kafka's names are used again, by later epochs: the newest is meant, and comes first.
+    chosen = next((each for each in candidates if each[1].transaction == name), (*candidates, None)[0])
+    if chosen is not None and not sinks.is_open_again(checkpoint, given, chosen[1]):
+        epoch, handle = chosen
         whole = look.epoch(checkpoint, epoch.view.epoch, sizes=False)
         assert handle.vote.handle is not None  # noqa: S101  only votes with one have a view
         told = sinks.look_up(checkpoint, given, [(handle.vote.sink, handle.vote.handle)], within_s=within_s)
@@ -97,7 +98,7 @@ def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float 
     outside = [
         (sink, item)
         for sink, item in sinks.open_outside(checkpoint, given)
-        if item.transaction.startswith(name)
+        if (item.transaction == chosen[1].transaction if chosen else item.transaction.startswith(name))
     ]
     if not outside:
         return None
@@ -107,7 +108,8 @@ def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float 
             f"{name!r} stands for {n(len(outside), 'transaction')}", next_step="give more of its name"
         )
     told = sinks.look_up(checkpoint, given, [(sink, item.handle)], within_s=within_s)
-    return of_undecided(model, sink, item, told[sink, item.transaction])
+    command = "" if model.run.alive else look.abort_by_hand(checkpoint, item.transaction)
+    return of_undecided(model, sink, item, told[sink, item.transaction], command)
 
 
 def of_decided(model: CheckpointModel, handle: HandleView, standing: Standing) -> Explanation:
@@ -140,7 +142,9 @@ def of_decided(model: CheckpointModel, handle: HandleView, standing: Standing) -
     )
 
 
-def of_undecided(model: CheckpointModel, sink: str, item: Leftover, standing: Standing) -> Explanation:
+def of_undecided(
+    model: CheckpointModel, sink: str, item: Leftover, standing: Standing, command: str
+) -> Explanation:
     """Explain a transaction that a target has open and no link names. Pure."""
     epoch = UNKNOWN if item.epoch is None else f"chk-{item.epoch}"
     # What names no epoch is of the newest: older ones are settled before a run goes on.
@@ -159,7 +163,7 @@ def of_undecided(model: CheckpointModel, sink: str, item: Leftover, standing: St
         next_start=_alive(model)
         or "it fences and aborts this transaction under a link of its own, and Spark runs the epoch again: its rows "
         "come from the source once more, and are written once",
-        command="" if model.run.alive else _command(model, "abort", item.transaction),
+        command=command,
         opposite="to commit it: nobody should, and no command here does. Its rows will be written again, and would be "
         "there twice",
     )

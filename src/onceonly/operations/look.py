@@ -54,13 +54,16 @@ def newest(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> Check
 
 
 def abort_by_hand(checkpoint: Checkpoint, transaction: str) -> str:
-    """Return the command that ends a transaction which no link names, empty where there is none: any process.
+    """Return the command that ends a transaction which no link names, empty where there is no epoch: any process.
 
-    A command ends the epoch in flight; where none is, only the next one can have a link that it is swept under.
+    It is of the epoch in flight; where none is, to commit the newest once more sweeps what is open beside it.
     """
-    if all(each.view.state in SETTLED for each in newest(checkpoint, limit=1, history=True).epochs):
-        return ""
-    return f"onceonly transactions abort {shlex.quote(transaction)} {shlex.quote(checkpoint.path)}"
+    for each in newest(checkpoint, limit=1, history=True).epochs:
+        what = (
+            f"commit {each.view.name}" if each.view.state in SETTLED else f"abort {shlex.quote(transaction)}"
+        )
+        return f"onceonly transactions {what} {shlex.quote(checkpoint.path)}"
+    return ""
 
 
 def epoch(checkpoint: Checkpoint, number: int, *, sizes: bool = True) -> CheckpointModel:

@@ -146,13 +146,15 @@ def prepare(checkpoint: Checkpoint, order: Order, given: Given, *, force: bool) 
     if number is None:
         model = look.unsettled(checkpoint, everything=True)
         named = [
-            epoch.view.epoch
+            (epoch.view.epoch, handle)
             for epoch, handle in model.transactions
             if handle.transaction == order.transaction
         ]
-        if named:
-            number = named[0]
-        elif any(item.transaction == order.transaction for _, item in sinks.open_outside(checkpoint, given)):
+        if named and not sinks.is_open_again(checkpoint, given, named[0][1]):
+            number = named[0][0]
+        elif named or any(
+            item.transaction == order.transaction for _, item in sinks.open_outside(checkpoint, given)
+        ):
             # No link names it, so it is of the epoch that would be run next.
             number = _in_flight(checkpoint)[0]
         else:
@@ -180,7 +182,8 @@ def _refuse_or_done(errand: Errand, is_swept: Callable[[], bool]) -> bool:
             return is_swept()
         raise ConfigurationError(
             f"{view.name} is committed: its rows are visible, and no command takes them back",
-            next_step="nothing was changed",
+            next_step="nothing was changed; what is open beside it is aborted by onceonly transactions commit "
+            f"{view.name} {shlex.quote(errand.model.path)}",
         )
     if view.state in OWED:
         _refuse_against(errand)
@@ -236,7 +239,7 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
             plan=application,
             because=order.because,
             against=order.against and epoch.view.state in OWED,
-            before=_state(epoch),
+            before=stands(epoch),
         )
         actions = ActionFiles(checkpoint.store)
         actions.put(action)
@@ -253,7 +256,7 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
     return result
 
 
-def _state(epoch: EpochModel) -> str:
+def stands(epoch: EpochModel) -> str:
     """Say how an epoch stands, and how many of its transactions in which state."""
     counts = {state: sum(each.state is state for each in epoch.handles) for state in HandleState}
     told = ", ".join(f"{count} {state.value}" for state, count in counts.items() if count)
@@ -262,7 +265,7 @@ def _state(epoch: EpochModel) -> str:
 
 def _ended(checkpoint: Checkpoint, number: int, result: Result) -> str:
     try:
-        told = _state(look.epoch(checkpoint, number, sizes=False).epoch)
+        told = stands(look.epoch(checkpoint, number, sizes=False).epoch)
     except OnceonlyError as error:
         told = f"unknown: {error.what}"
     return told if result.error is None else f"{told}; stopped: {result.error.what}"

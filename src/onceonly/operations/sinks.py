@@ -15,6 +15,7 @@ from onceonly import background
 from onceonly.coordinator.coordinator import Participant
 from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError, typed
 from onceonly.model import LinkKind, SinkUse, differing
+from onceonly.operations.states import HandleState
 from onceonly.ports import QueryContext
 from onceonly.ports.standing import Standing, Stands
 from onceonly.settings.registry import BUILT_IN, load, place_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from onceonly.model import Handle, Link
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
+    from onceonly.operations.states import HandleView
     from onceonly.ports import Leftover
     from onceonly.settings.registry import SinkClass
 
@@ -142,6 +144,19 @@ def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, Leftov
         return outside(checkpoint, made)
 
 
+def is_open_again(checkpoint: Checkpoint, given: Given, handle: HandleView) -> bool:
+    """Say whether the name of what is committed is that of another transaction by now, which no link names.
+
+    No where the targets cannot be asked.
+    """
+    if handle.state is not HandleState.COMMITTED:
+        return False
+    try:
+        return any(item.transaction == handle.transaction for _, item in open_outside(checkpoint, given))
+    except OnceonlyError:
+        return False
+
+
 def outside(checkpoint: Checkpoint, made: Mapping[str, Participant]) -> list[tuple[str, Leftover]]:
     """Ask sinks that are made already as ``open_outside`` does."""
     named = pending(checkpoint)
@@ -204,16 +219,23 @@ def standing(participant: Participant | None, handle: Handle, *, within_s: float
         return Standing(
             stands=Stands.UNKNOWN, told="none of the two newest epochs says how its sink is reached"
         )
-    answer = background.begin("onceonly-look-up", participant.sink.look_up, handle)
-    wait([answer], within_s)
-    if not answer.done():
-        return Standing(stands=Stands.UNKNOWN, told=f"the target did not answer within {within_s:g} s")
     try:
-        return answer.result()
+        return answer(participant, handle, within_s=within_s)
     except OnceonlyError as error:
         return Standing(stands=Stands.UNKNOWN, told=error.what)
     except Exception as error:  # noqa: BLE001  whatever a sink lets slip tells nothing
         return Standing(stands=Stands.UNKNOWN, told=f"{type(error).__name__}: {error}")
+
+
+def answer(participant: Participant, handle: Handle, *, within_s: float) -> Standing:
+    """Ask as ``standing`` does, and raise where there is no answer; ``UnavailableError`` where it takes too long."""
+    asked = background.begin("onceonly-look-up", participant.sink.look_up, handle)
+    wait([asked], within_s)
+    if not asked.done():
+        raise UnavailableError(
+            f"the target did not answer within {within_s:g} s", next_step="see to its target and ask again"
+        )
+    return asked.result()
 
 
 @contextlib.contextmanager

@@ -189,6 +189,13 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
                 blocks=_BLOCKS,
                 until="for good",
             )
+        if is_staged and self.voided([handle.transaction]):
+            return Standing(
+                stands=Stands.GONE,
+                told="the target's books have it as void, as an operator was about to divert it: nobody can apply it",
+                blocks=_BLOCKS,
+                until="it has ended",
+            )
         if is_staged:
             return Standing(
                 stands=Stands.OPEN,
