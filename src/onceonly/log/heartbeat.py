@@ -177,8 +177,8 @@ def present(checkpoint: str) -> str | None:
         each.name for (process, _), each in list(_hearts.items()) if process == os.getpid() and each.is_left
     }
     found: list[str] = []
-    for name in set(store.list_names(ALIVE)) - own:
-        beat = _read(store, name)
+    for name in store.list_names(ALIVE):
+        beat = _read(store, name) if name not in own else None
         if beat and beat.age_s < GONE_S and not (beat.host == here and not lives(beat.process)):
             found.append(
                 f"host {beat.host}, process {beat.process} ({beat.actor}), heard of {beat.age_s:.0f} s ago"

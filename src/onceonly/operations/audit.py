@@ -92,9 +92,9 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
             for name, handles in _settled(epoch).items():
                 if name in made:
                     is_newest = newest.setdefault(name, epoch.view.epoch) == epoch.view.epoch
-                    held = silent.get(name) or _answer(
-                        checkpoint, name, partial(made[name].sink.held, handles)
-                    )
+                    held: Held | str | None = silent.get(name)
+                    if held is None:
+                        held = _answer(checkpoint, name, partial(made[name].sink.held, handles))
                     if held is not None:
                         findings.append(_of_held(epoch, name, held))
                         continue
