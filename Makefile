@@ -15,6 +15,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 BIN := .venv/bin
 
+# Each of Spark's Python processes would compile every module anew; some machines and images say so for all of theirs.
+unexport PYTHONDONTWRITEBYTECODE
+
 help:
 	@sed -n '3,5s/^# *//p' Makefile
 
