@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
 import pytest
 
+import onceonly
 from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import CheckpointChangedError, ConfigurationError
 from onceonly.executor.kept import Kept
 from onceonly.log import owners
 from onceonly.settings.query import QuerySettings
 from onceonly.settings.telemetry import TelemetrySettings
-from onceonly.spark import epoch
+from onceonly.spark import epoch, kept_back
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY
 from onceonly.telemetry import watching
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 QUERY, RUN = "0b6ff6de-2b6d-4b2c-9d4e-0a3b2f1c4d5e", "run-of-the-query"
@@ -145,6 +149,86 @@ def test_of_two_blocks_of_one_call_the_second_is_refused_and_not_taken_for_a_rep
         write()
     assert decided.decide.call_count == (0 if within else 1)
     assert not epoch._open
+
+
+def by_no_guarantee(block: epoch.Epoch) -> None:
+    block.write(frame(listed=True), onceonly.sink("onceonly.console", **{"onceonly.guarantee": "perfect"}))
+
+
+def by_two_of_a_name(block: epoch.Epoch) -> None:
+    block.write(frame(listed=True), onceonly.sink("onceonly.console"))
+
+
+def by_another_checkpoint(block: epoch.Epoch) -> None:
+    sink = onceonly.sink("onceonly.console", checkpointLocation="/elsewhere")
+    block.write(frame(listed=True), sink, name="other")
+
+
+def by_a_block_within(block: epoch.Epoch) -> None:
+    with onceonly.epoch(frame(listed=True), 0, log=block._settings.checkpoint):
+        pass
+
+
+def by_a_handle(block: epoch.Epoch) -> None:
+    onceonly.sink("onceonly.console", checkpointLocation=block._settings.checkpoint)(frame(listed=True), 0)
+
+
+def in_a_thread(block: epoch.Epoch) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(by_two_of_a_name, block).result()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [by_no_guarantee, by_two_of_a_name, by_another_checkpoint, by_a_block_within, by_a_handle, in_a_thread],
+)
+def test_an_epoch_is_not_decided_without_a_write_whose_error_was_caught_in_its_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[epoch.Epoch], None]
+) -> None:
+    location, decided = checkpoint(tmp_path), MagicMock()
+    for name in ("_begun", "_carried_out"):
+        monkeypatch.setattr(epoch, name, {})
+    monkeypatch.setattr(epoch, "QueryCoordinator", lambda *_, **__: decided)
+    monkeypatch.setattr(epoch, "_coordinators", Kept(1))
+    monkeypatch.setattr(epoch, "application", lambda _session: "application")
+    monkeypatch.setattr(epoch, "_run_tasks", lambda *_: [])
+    decided.plan.return_value.limit_s = None
+    caught: list[Exception] = []
+
+    def block(*, fails: bool) -> None:
+        with onceonly.epoch(frame(listed=True), 0, log=location) as opened:
+            opened.write(frame(listed=True), onceonly.sink("onceonly.console"))
+            if fails:
+                try:
+                    write(opened)
+                except ConfigurationError as error:
+                    caught.append(error)
+
+    with pytest.raises(ConfigurationError) as raised:
+        block(fails=True)
+    assert caught == [raised.value]
+    assert not decided.plan.called
+    block(fails=False)
+    assert decided.decide.call_count == 1
+
+
+def test_a_wrong_option_of_a_block_and_a_write_outside_of_it_are_not_kept_back(tmp_path: Path) -> None:
+    location = checkpoint(tmp_path)
+
+    def wrong_option(df: Any, number: int) -> None:  # noqa: ANN401  stands for a DataFrame
+        onceonly.epoch(df, number, log=location, replay="never")
+
+    def outside(df: Any, number: int) -> None:  # noqa: ANN401  as above
+        onceonly.epoch(df, number, log=location).write(df, onceonly.sink("onceonly.console"))
+
+    for function, said in ((wrong_option, "never"), (outside, "outside its block")):
+
+        def catches(df: Any, number: int, function: Any = function) -> None:  # noqa: ANN401  as above
+            with contextlib.suppress(ConfigurationError):
+                function(df, number)
+
+        with pytest.raises(ConfigurationError, match=said):
+            kept_back.guarded(catches)(frame(listed=True), 0)
 
 
 def test_a_start_in_a_new_application_of_the_same_process_takes_over_from_one_that_took_over(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,22 @@ def test_other_functions_are_let_be(function: Callable[[Any, int], None]) -> Non
     unused.watched(function)(frame(epoch=4), 4)
     with pytest.raises(ConfigurationError):
         unused.watched(only_made)(frame(epoch=4), 4)  # run again
+
+
+def test_a_sink_that_could_not_be_made_fails_the_epoch_though_its_error_was_caught() -> None:
+    def catches(_df: object, _batch_id: int) -> None:
+        with contextlib.suppress(ConfigurationError):
+            onceonly.sink("onceonly.console", **{"onceonly.guarantee": "perfect"})
+
+    def takes_another(df: object, batch_id: int) -> None:
+        catches(df, batch_id)
+        made_and_entered(df, batch_id)
+
+    with pytest.raises(ConfigurationError, match="perfect"):
+        unused.watched(catches)(frame(), 3)
+    unused.watched(takes_another)(frame(), 3)
+    with pytest.raises(ConfigurationError, match="gave it nothing to write"):
+        unused.watched(only_made)(frame(), 3)
 
 
 def test_an_empty_frame_may_go_by() -> None:

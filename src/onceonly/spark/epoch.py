@@ -103,32 +103,33 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     are told, ``traces`` is ``otlp`` for a trace of each epoch; ``savepoint_every``, a time, has a
     savepoint made in ``savepoint_place`` so often, of which the newest ``savepoint_keep`` stay.
     """
-    return Epoch(
-        df,
-        batch_id,
-        QuerySettings(
-            checkpoint=log,
-            adopt=adopt,
-            history=history,
-            commit_timeout_s=commit_timeout_s,
-            call_timeout_s=call_timeout_s,
-            epoch_timeout_s=epoch_timeout_s,
-            replay=replay_of(replay),
-            source_changed=source_changed_of(source_changed),
-            lag_group=lag_group,
-            report=report,
-            telemetry=TelemetrySettings(
-                port=metrics_port, host=metrics_host, file=metrics_file, traces=traces
+    with kept_back.noting(df):  # a wrong option, too, may be caught
+        return Epoch(
+            df,
+            batch_id,
+            QuerySettings(
+                checkpoint=log,
+                adopt=adopt,
+                history=history,
+                commit_timeout_s=commit_timeout_s,
+                call_timeout_s=call_timeout_s,
+                epoch_timeout_s=epoch_timeout_s,
+                replay=replay_of(replay),
+                source_changed=source_changed_of(source_changed),
+                lag_group=lag_group,
+                report=report,
+                telemetry=TelemetrySettings(
+                    port=metrics_port, host=metrics_host, file=metrics_file, traces=traces
+                ),
+                savepoints=savepoints.keeping(
+                    {
+                        savepoints.EVERY: savepoint_every,
+                        savepoints.PLACE: savepoint_place,
+                        savepoints.KEEP: str(savepoint_keep) if savepoint_every or savepoint_place else "",
+                    }
+                ),
             ),
-            savepoints=savepoints.keeping(
-                {
-                    savepoints.EVERY: savepoint_every,
-                    savepoints.PLACE: savepoint_place,
-                    savepoints.KEEP: str(savepoint_keep) if savepoint_every or savepoint_place else "",
-                }
-            ),
-        ),
-    )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +143,6 @@ class Epoch:
     """One try at an epoch. Driver's Python, in Spark's callback thread; use it as a context manager."""
 
     def __init__(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
-        with kept_back.noting(df):
-            self._begin(df, batch_id, settings)
-
-    def _begin(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
         connect.refuse_function(df.sparkSession)
         lag.note(settings)
         self._df = df
@@ -153,6 +150,7 @@ class Epoch:
         self._settings = settings
         self._writes: dict[str, _Write] = {}
         self._persisted = False
+        self._failed: BaseException | None = None
         watching.ask(settings)
         self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
         unused.entered(self._query, batch_id)
@@ -168,7 +166,16 @@ class Epoch:
 
         ``name`` tells sinks of one kind apart (default: the option ``onceonly.sink``, or the sink's own name).
         It stands in handles and in the decision log, so an epoch that is run again must give the same.
+        An error that is caught in the block is raised again at its end: nothing is decided without one of its writes.
         """
+        try:
+            self._note(df, sink, name)
+        except BaseException as error:
+            kept_back.note(self._df, error)
+            self._fail(error)
+            raise
+
+    def _note(self, df: DataFrame, sink: ForeachBatch, name: str | None) -> None:
         if self not in _open:
             raise ConfigurationError(
                 f"chk-{self._epoch}: epoch.write was called outside its block, where nothing would be written",
@@ -196,20 +203,29 @@ class Epoch:
     def _require_alone(self) -> None:
         """See that nothing else in this call writes the epoch: to the log it is a replay, and that writes nothing."""
         is_done = _carried_out.get(self._query) == (self._run, self._epoch)
-        others = [(each._query, each._run) for each in _open if each is not self]  # noqa: SLF001  of this class
-        if is_done or (self._query, self._run) in others:
-            raise ConfigurationError(
+        own = (self._query, self._run)
+        others = [each for each in _open if each is not self and (each._query, each._run) == own]  # noqa: SLF001  of this class
+        if is_done or others:
+            error = ConfigurationError(
                 f"chk-{self._epoch} of query {self._query} {'was' if is_done else 'is'} already written in this call "
                 "of the foreachBatch function",
                 next_step="put all writes of a call into one onceonly.epoch block",
             )
+            for each in others:
+                each._fail(error)  # noqa: SLF001  as above: it may be caught in that block
+            raise error
+
+    def _fail(self, error: BaseException) -> None:
+        """Remember an error for want of which the block would have another write; the first one is told."""
+        self._failed = self._failed or error
 
     def __enter__(self) -> Self:
-        _open.append(self)
         # A plan that is made from it now finds it in the cache later; one that the caller keeps is left alone.
         if not (self._df.storageLevel.useMemory or self._df.storageLevel.useDisk):
             self._df.persist()
             self._persisted = True
+        _open.append(self)
+        unused.forget_failed()
         return self
 
     def __exit__(
@@ -220,6 +236,7 @@ class Epoch:
             if error is not None:
                 kept_back.note(self._df, error)
             else:
+                self._failed = self._failed or unused.failed_in_thread()
                 self.carry_out()
         finally:
             self._release()
@@ -231,6 +248,14 @@ class Epoch:
         kept_back.forget(self._df)
 
     def _carry_out(self) -> None:
+        if self._failed is not None:
+            logger.warning(
+                "chk-%s: this error of a write was caught in the block of its epoch, and it is raised again: the epoch "
+                "would be decided without the rows of that write: %s",
+                self._epoch,
+                self._failed,
+            )
+            raise self._failed
         self._require_alone()
         if len(self._writes) < 2:  # noqa: PLR2004  what is read once need not be kept
             self._release()

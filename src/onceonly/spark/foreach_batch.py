@@ -32,8 +32,12 @@ def sink(name: object, **options: str) -> ForeachBatch:
     evaluates the DataFrame exactly once, also when the epoch's output is already there. For ``epoch.write``,
     ``onceonly.epoch`` knows the checkpoint, so it is left out here.
     """
-    require_pyspark()
-    return ForeachBatch(name, options)
+    try:
+        require_pyspark()
+        return ForeachBatch(name, options)
+    except BaseException as error:
+        unused.failed(str(name), error)
+        raise
 
 
 def in_place_of(form: str, options: Mapping[str, str]) -> ForeachBatch:

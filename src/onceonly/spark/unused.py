@@ -27,6 +27,7 @@ _HOW = (
 
 class _Call(threading.local):
     made: str = ""
+    failed: BaseException | None = None
     is_within: bool = False
 
 
@@ -38,6 +39,21 @@ _entered: dict[str, str] = {}
 def made(name: str) -> None:
     """Note that a sink was made in this thread."""
     _call.made = name
+
+
+def failed(name: str, error: BaseException) -> None:
+    """Note by which error a sink could not be made in this thread: a function may catch it."""
+    _call.made, _call.failed = name, error
+
+
+def failed_in_thread() -> BaseException | None:
+    """Return the error of the sink that could not be made in this thread, since that was forgotten; else None."""
+    return _call.failed
+
+
+def forget_failed() -> None:
+    """Forget in this thread that a sink could not be made."""
+    _call.failed = None
 
 
 def entered(query: str, epoch: int) -> None:
@@ -73,14 +89,14 @@ def watched(function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, 
 
     @wraps(function, updated=())
     def call(df: DataFrame, batch_id: int) -> None:
-        _call.made, _call.is_within = "", True
+        _call.made, _call.failed, _call.is_within = "", None, True
         try:
             function(df, batch_id)
         finally:
             _call.is_within = False
             is_left = bool(_call.made) and not _was_entered(df)
         if is_left and not df.isEmpty():
-            raise ConfigurationError(
+            raise _call.failed or ConfigurationError(
                 f"chk-{batch_id}: the foreachBatch function made the sink {_call.made!r} and gave it nothing to write",
                 next_step=f"write the epoch with {_HOW}",
             )
