@@ -277,6 +277,28 @@ def test_a_group_that_shows_another_query_is_left_alone(
     assert at(held) == {0: 3}
 
 
+def test_the_group_of_a_consumer_that_is_down_is_left_alone_and_not_said_to_go_back(
+    query: DecidedQuery, held: Held, keep: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
+) -> None:
+    query.decide(0, {"a": {0: 5, 1: 5}})
+    held.offsets = {("a", 0): Stood(9, ""), ("a", 1): Stood(3, "its own")}
+    keep()
+    until(lambda: "did not put there (a-0 at 9)" in caplog.text, "it is told")
+    assert at(held) == {0: 9, 1: 3}
+    assert "stood ahead" not in caplog.text
+
+
+def test_offsets_that_somebody_has_set_by_hand_during_a_run_are_brought_forward_again(
+    query: DecidedQuery, held: Held, keep: Callable[..., Keeper]
+) -> None:
+    query.decide(0, {"a": {0: 5}})
+    keeper = keep()
+    until(lambda: at(held) == {0: 5}, "chk-0 is shown")
+    held.offsets = {("a", 0): Stood(1, "")}
+    keeper.moved()
+    until(lambda: at(held) == {0: 5}, "it is shown again")
+
+
 def test_a_copied_checkpoint_does_not_set_the_group_back(
     query: DecidedQuery,
     held: Held,

@@ -156,6 +156,8 @@ class Keeper:
             for source, places in positions.positions(self._reads(), standing.barrier)
         ]
         before = [group.read(places) for group, places in read]
+        for stood in before:
+            positions.require_own(stood, self._query, is_start=self._back)
         # Behind the groups: what stands there was settled before it was put there.
         standing = self._newest() or standing
         places = [each for _, each in positions.positions(self._reads(), standing.barrier)]

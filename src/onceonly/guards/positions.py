@@ -39,6 +39,9 @@ _HAS_MEMBERS = frozenset({22, 25, 27, 69, 82, 113})
 REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND (of a group of another kind), FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH."""
 _WORDS = re.compile(r"onceonly (?P<query>\S+) chk-(?P<epoch>\d+)")
 
+_OWN = "name a group of its own in onceonly.lag.group"
+_DELETE = "delete the group (kafka-consumer-groups.sh --delete)"
+
 Place = tuple[str, int]
 """A topic and a partition."""
 
@@ -60,6 +63,27 @@ def owner(found: Mapping[Place, Stood], query: str) -> str:
     """Return the words of another query that a group's offsets are of; empty where there is none. Pure."""
     others = (stood.words for _, stood in sorted(found.items()))
     return next((text for text in others if (made := _WORDS.match(text)) and made["query"] != query), "")
+
+
+def require_own(found: Mapping[Place, Stood], query: str, *, is_start: bool) -> None:
+    """See that the offsets of a group are this query's. Pure. Raises ``ConfigurationError``.
+
+    At a start, offsets without our words alone are a consumer's, which would go on elsewhere if they were moved; later
+    they are ours, set by somebody's hand.
+    """
+    other = owner(found, query)
+    if other:
+        raise ConfigurationError(
+            f"the group shows the positions of another query ({other.removeprefix('onceonly ')})",
+            next_step=f"{_OWN}; or, where that query is no more, {_DELETE}",
+        )
+    if is_start and found and not any(_WORDS.match(stood.words) for stood in found.values()):
+        (topic, partition), stood = min(found.items())
+        raise ConfigurationError(
+            f"the group has offsets that onceonly did not put there ({topic}-{partition} at {stood.at}): a consumer "
+            "would go on elsewhere if they were moved",
+            next_step=f"{_OWN}; or, where no consumer needs them any more, {_DELETE}",
+        )
 
 
 def positions(sources: Sequence[Source], barrier: Sequence[str]) -> list[tuple[Source, dict[Place, int]]]:
@@ -237,15 +261,8 @@ def post(
 ) -> dict[Place, int]:
     """Bring a group to where the query stands, from what it had ``before``; return what was committed.
 
-    Raises ``ConfigurationError`` where the group shows another query, else as ``Group.commit``.
+    Raises as ``Group.commit``.
     """
-    other = owner(before, query)
-    if other:
-        raise ConfigurationError(
-            f"the group shows the positions of another query ({other.removeprefix('onceonly ')})",
-            next_step="name a group of its own in onceonly.lag.group; or, where that query is no more, delete the "
-            "group (kafka-consumer-groups.sh --delete)",
-        )
     chosen = due(now, before, back=back)
     if chosen:
         group.commit(chosen, words(query, epoch))
