@@ -1,8 +1,9 @@
-"""Numbers with their nouns and verbs, as people read them: one function for all messages. Pure."""
+"""Numbers with their nouns and verbs, and times of rows, as people read them: for all messages. Pure."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -46,3 +47,12 @@ def plural(word: str) -> str:
     if _CONSONANT_Y.search(word):
         return _CONSONANT_Y.sub("ies", word)
     return word + ("es" if _SIBILANT.search(word) else "s")
+
+
+def time_of(ms: int, timespec: str = "seconds") -> str:
+    """Return a time that rows have, in UTC; they may have any, also one beyond the years that people count."""
+    try:
+        at = datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms since 1970"
+    return at.isoformat(timespec=timespec).replace("+00:00", "Z")

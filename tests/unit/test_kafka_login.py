@@ -168,6 +168,17 @@ def test_one_that_has_expired_is_not_given_out(given: Given, monkeypatch: pytest
     assert given.asked == 2
 
 
+def test_a_clock_that_is_set_back_does_not_let_a_token_last_longer(
+    given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tokens.Tokens("a:b", {"x": "1"})
+    first = kept.get()
+    now, at = time.time(), time.monotonic()
+    monkeypatch.setattr(time, "time", lambda: now - 3000)
+    monkeypatch.setattr(time, "monotonic", lambda: at + 3600)
+    assert kept.get() is not first
+
+
 @pytest.mark.parametrize(
     "answer", [None, "text", ("text",), ("", 9e9), ("text", True), ("text", 1.0), ("t", 9e9, "x")]
 )

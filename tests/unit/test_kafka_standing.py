@@ -11,6 +11,7 @@ from tests.unit.test_kafka_outcomes import OWN, PREPARED, Coordinators
 
 from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, Outcome, RetryLater
 from onceonly.sinks.kafka import committer, prepared
+from onceonly.sinks.kafka.checks import hanging
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.prepared import WRITTEN_MAX, Prepared, read_places, spell
 
@@ -155,3 +156,9 @@ def test_a_handle_names_its_partitions_and_their_first_rows() -> None:
 def test_a_handle_of_before_is_read() -> None:
     data = {name: value for name, value in WRITTEN.handle().data.items() if name != "written"}
     assert prepared.Prepared.of(Handle(transaction="id", data=data)) == PREPARED
+
+
+def test_what_hangs_is_told_whatever_time_its_rows_have() -> None:
+    """A producer of somebody's that gives microseconds for milliseconds must not hide what else hangs."""
+    found = hanging._unknown(hanging._Held("t", 0, 7, 10), 1_700_000_000_123_456, OPTIONS)
+    assert "whose last row is of 1700000000123456 ms since 1970" in found.told

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onceonly.words import epoch_ranges, n
+from onceonly.words import epoch_ranges, n, time_of
 
 SOURCES = Path(__file__).parents[2] / "src" / "onceonly"
 NOUN = re.compile(
@@ -36,6 +36,19 @@ NOUN = re.compile(
 )
 def test_a_number_has_its_noun_and_its_verb(count: int, word: str, told: str) -> None:
     assert n(count, word) == told
+
+
+@pytest.mark.parametrize(
+    ("ms", "told"),
+    [
+        (1_700_000_000_123, "2023-11-14T22:13:20Z"),
+        (-1, "1969-12-31T23:59:59Z"),
+        (1_700_000_000_123_456, "1700000000123456 ms since 1970"),  # taken for microseconds
+        (-(2**63), f"{-(2**63)} ms since 1970"),
+    ],
+)
+def test_a_time_of_rows_is_told_whatever_it_is(ms: int, told: str) -> None:
+    assert time_of(ms) == told
 
 
 def test_epochs_that_follow_one_another_are_a_range() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from onceonly.words import n
+from onceonly.words import n, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
     from onceonly.savepoints.manifest import Savepoint
     from onceonly.savepoints.place import Standing
-
-_MS = 1000
 
 
 def row(path: str, savepoint: Savepoint) -> dict[str, Any]:
@@ -124,13 +121,7 @@ def _table(*columns: str) -> Table:
 
 
 def _watermark(found: Savepoint) -> str:
-    if not found.watermark_ms:
-        return ""
-    try:
-        at = datetime.fromtimestamp(found.watermark_ms / _MS, UTC)
-    except (ValueError, OverflowError, OSError):  # of rows whose times are beyond the years that people count
-        return f"{found.watermark_ms} ms since 1970"
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time_of(found.watermark_ms, "milliseconds") if found.watermark_ms else ""
 
 
 def _size(count: int) -> str:

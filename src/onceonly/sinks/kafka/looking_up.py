@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import UnavailableError
@@ -11,6 +10,7 @@ from onceonly.sinks.kafka import marker, standing
 from onceonly.sinks.kafka.committer import require_cluster
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.wire.answers import NONE, NotAnsweredError
+from onceonly.words import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,8 +115,7 @@ def _until(state: Any) -> str:  # noqa: ANN401
     begun, limit_ms = int(state.transaction_start_time_ms), int(state.transaction_timeout_ms)
     if begun < 0:
         return ""
-    at = datetime.fromtimestamp((begun + limit_ms) / 1000, UTC).isoformat(timespec="seconds")
     return (
-        f"until {at.replace('+00:00', 'Z')} by the brokers' clocks, {limit_ms / 1000:g} s after it began: then its "
+        f"until {time_of(begun + limit_ms)} by the brokers' clocks, {limit_ms / 1000:g} s after it began: then its "
         "coordinator aborts it"
     )

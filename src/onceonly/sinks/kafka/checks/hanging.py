@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onceonly.ports.standing import Hanging
 from onceonly.sinks.kafka import committer, marker, standing
+from onceonly.words import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,10 +100,10 @@ def _named(state: Any, held: Sequence[_Held], prefix: str) -> Hanging:  # noqa: 
 
 
 def _unknown(held: _Held, last_ms: int, options: KafkaOptions) -> Hanging:
-    at = datetime.fromtimestamp(last_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return Hanging(
-        told=f"no coordinator shows an open transaction of its producer {held.producer_id}, whose last row is of {at}: "
-        "nobody ends it. Whose it was, nothing tells; of an id that this user may not DESCRIBE, it may be alive",
+        told=f"no coordinator shows an open transaction of its producer {held.producer_id}, whose last row is of "
+        f"{time_of(last_ms)}: nobody ends it. Whose it was, nothing tells; of an id that this user may not DESCRIBE, "
+        "it may be alive",
         blocks=_blocked(held),
         command=f"kafka-transactions.sh --bootstrap-server {options.servers} abort --topic {held.topic} "
         f"--partition {held.partition} --start-offset {held.start}",

@@ -40,16 +40,23 @@ class Token:
     """Unix time."""
     extensions: Mapping[str, str] = field(default_factory=dict)
     got_s: float = field(default_factory=time.time)
+    got_at: float = field(default_factory=time.monotonic)
+    """When it was had by the clock that nobody sets: one that is set back does not make a token last longer."""
 
     @property
     def is_young(self) -> bool:
         """Whether no successor is needed yet."""
-        return time.time() < self.got_s + _RENEWED_FROM * (self.expires_s - self.got_s)
+        return self._age_s < _RENEWED_FROM * (self.expires_s - self.got_s)
 
     @property
     def is_good(self) -> bool:
         """Whether it may be given out."""
-        return time.time() < self.expires_s - _LEAST_S
+        return self._age_s < self.expires_s - self.got_s - _LEAST_S
+
+    @property
+    def _age_s(self) -> float:
+        # The other clock stands still while a machine sleeps.
+        return max(time.time() - self.got_s, time.monotonic() - self.got_at)
 
 
 class Tokens:
