@@ -3042,6 +3042,16 @@ DEFECTS: Final = (
         tests=(TOPICS + "test_a_source_that_reads_rows_of_aborted_transactions_is_told_so",),
     ),
     Defect(
+        name="a-consumers-offsets-written-over",
+        group=SOURCES,
+        what="The lag group is that of a consumer that is down, which goes on past rows that it has not read",
+        file="guards/positions.py",
+        before="    if is_start and found and not any(",
+        after="    if False and not any(",
+        tests=(LAG + "test_the_group_of_a_consumer_that_is_down_is_left_alone_and_not_said_to_go_back",),
+        says="it is told",
+    ),
+    Defect(
         name="lag-shown-before-its-receipt",
         group=SOURCES,
         what="The lag group shows an epoch that is decided and not committed yet",

@@ -84,7 +84,7 @@ def _was_entered(df: DataFrame) -> bool:
 def watched(function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
     """Return a function of a user's that fails where it made a sink, entered no epoch, and its frame has rows. Driver.
 
-    Only then is the frame evaluated once more, up to its first row.
+    Only then is the frame evaluated once more, up to its first row. A sink that could not be made counts, too.
     """
 
     @wraps(function, updated=())
