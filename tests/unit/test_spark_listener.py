@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -19,8 +20,9 @@ from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stored_progress import StoredProgress
 from onceonly.model import Stamp
 from onceonly.spark import listener as listener_module
-from onceonly.spark import spans
+from onceonly.spark import reporting, spans, stopping
 from onceonly.spark.listener import _Listener, _Proxy, install, parse
+from onceonly.telemetry import watching
 from onceonly_proof.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -211,6 +213,34 @@ def test_a_store_that_is_away_fails_nobody_who_asks_about_a_query(monkeypatch: p
     listener = _Listener(session)  # type: ignore[arg-type]
     _Proxy(listener).onQueryStarted(Java())
     listener.asked(str(REPORT["runId"]))
+
+
+def test_a_disk_that_takes_no_more_takes_neither_metrics_nor_the_end_of_a_run_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    for module, name in (
+        (watching, "reported"), (reporting, "ended"), (watching, "ended"), (stopping, "told")
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, lambda *_, name=name: told.append(name))
+    session = Session(f"file:{tmp_path}")
+    listener = _Listener(session)  # type: ignore[arg-type]
+    spark = _Proxy(listener)
+    spark.onQueryStarted(Java())
+    (tmp_path / "onceonly").mkdir()
+    (tmp_path / "onceonly/identity.json").touch()
+    (tmp_path / "onceonly/progress").touch()  # nothing can be written into it
+    spark.onQueryProgress(progress())
+    assert told == ["reported"]
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    (watched,) = listener._runs.values()
+    monkeypatch.setattr(type(watched), "is_ours", full)
+    listener.asked(watched.query)  # before a decision
+    spark.onQueryTerminated(Java(runId=Java()))
+    assert told == ["reported", "ended", "ended", "told"]
 
 
 def test_the_newest_hundred_runs_are_kept_and_a_damaged_report_is_for_nobody(tmp_path: Path) -> None:

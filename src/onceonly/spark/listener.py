@@ -196,13 +196,13 @@ class _Listener(StreamingQueryListener):
         """Show that a run is alive in its first epoch, too, which may be long; nothing is reported before its end."""
         with self._lock:
             runs = [each for each in self._runs.values() if each.query == query]
-        with contextlib.suppress(OnceonlyError):
-            for each in runs:
+        for each in runs:
+            # The first question of a run is its planner's; each later one comes before a decision.
+            each.asked += 1
+            if each.asked > 1:
+                stopping.deciding(each.run.run)
+            with contextlib.suppress(OnceonlyError, OSError):  # whoever asks is about to plan or decide
                 each.is_ours()
-                # The first question of a run is its planner's; each later one comes before a decision.
-                each.asked += 1
-                if each.asked > 1:
-                    stopping.deciding(each.run.run)
 
     def progressed(self, jevent: Any) -> None:  # noqa: ANN401
         """Write down one report."""
@@ -212,22 +212,22 @@ class _Listener(StreamingQueryListener):
         if watched is not None and watched.is_ours():
             progress = parse(report)
             watched.show_lag()
-            watched.reports.put(progress)
-            _record(progress, query=str(report["id"]))
             watching.reported(watched.location, report)
+            _record(progress, query=str(report["id"]))
+            watched.reports.put(progress)  # a full disk shall not take the metrics along
 
     def ended(self, jevent: Any) -> None:  # noqa: ANN401
         """The run is over."""
         run = str(jevent.runId().toString())
         with self._lock:
             watched = self._runs.pop(run, None)
-        try:
+        # The last one first; where one fails, the others are gone all the same.
+        with contextlib.ExitStack() as steps:
+            steps.callback(stopping.told, run)
             if watched is not None:
-                watched.close()
-                reporting.ended(watched.location)
-                watching.ended(watched.location)
-        finally:
-            stopping.told(run)
+                steps.callback(watching.ended, watched.location)
+                steps.callback(reporting.ended, watched.location)
+                steps.callback(watched.close)
 
     # Spark calls the proxy; these only complete the class.
     def onQueryStarted(self, event: object) -> None: ...  # noqa: N802
