@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka_query import wait_for
 
@@ -159,3 +159,16 @@ def test_a_lag_group_that_somebody_consumes_with(
     finally:
         consumer.close()
     assert sick(described, tmp_path) == {}
+
+
+def test_a_lag_group_in_which_a_consumer_that_is_down_has_offsets(
+    described: Description, tmp_path: Path, kafka: EmbeddedKafka
+) -> None:
+    consumer = Consumer({
+        "bootstrap.servers": kafka.bootstrap_servers, "group.id": described["options"]["onceonly.lag.group"],
+    })  # fmt: skip
+    consumer.commit(offsets=[TopicPartition(described["options"]["topic"], 0, 1)], asynchronous=False)
+    consumer.close()
+    [(probe, step)] = sick(described, tmp_path).items()
+    assert probe == ("lag", "has a group")
+    assert "delete the group" in step

@@ -77,7 +77,13 @@ def require_own(found: Mapping[Place, Stood], query: str, *, is_start: bool) -> 
             f"the group shows the positions of another query ({other.removeprefix('onceonly ')})",
             next_step=f"{_OWN}; or, where that query is no more, {_DELETE}",
         )
-    if is_start and found and not any(_WORDS.match(stood.words) for stood in found.values()):
+    if is_start:
+        refuse_strange(found)
+
+
+def refuse_strange(found: Mapping[Place, Stood]) -> None:
+    """See that offsets of a group have our words, or there are none. Pure. Raises ``ConfigurationError``."""
+    if found and not any(_WORDS.match(stood.words) for stood in found.values()):
         (topic, partition), stood = min(found.items())
         raise ConfigurationError(
             f"the group has offsets that onceonly did not put there ({topic}-{partition} at {stood.at}): a consumer "
@@ -135,15 +141,19 @@ class Group:
         """Close the connection. Idempotent."""
         self._admin.close()
 
-    def read(self, places: Iterable[Place]) -> dict[Place, Stood]:
-        """Return what the group has of partitions. Raises ``ConfigurationError``, ``UnavailableError``."""
+    def read(self, places: Iterable[Place] | None = None) -> dict[Place, Stood]:
+        """Return what the group has of partitions, or of all. Raises ``ConfigurationError``, ``UnavailableError``."""
         from onceonly.sinks.kafka.wire.requests import OffsetFetchRequest
 
         in_group = OffsetFetchRequest.OffsetFetchRequestGroup
-        topics = [
-            in_group.OffsetFetchRequestTopics(name=topic, partition_indexes=partitions)
-            for topic, partitions in _by_topic(places).items()
-        ]
+        topics = (
+            None
+            if places is None
+            else [
+                in_group.OffsetFetchRequestTopics(name=topic, partition_indexes=partitions)
+                for topic, partitions in _by_topic(places).items()
+            ]
+        )
         request = OffsetFetchRequest(
             groups=[in_group(group_id=self._name, topics=topics)],
             require_stable=False,

@@ -129,7 +129,7 @@ def markers(job: PlannedJob, sink: SinkSettings) -> None:
 
 def group(job: PlannedJob, name: str) -> None:
     """See that the group of ``onceonly.lag.group`` is nobody else's."""
-    from onceonly.guards.positions import Group
+    from onceonly.guards.positions import Group, refuse_strange
 
     if job.source is None or job.source.format != KAFKA:
         raise Sick(
@@ -137,12 +137,13 @@ def group(job: PlannedJob, name: str) -> None:
             "leave onceonly.lag.group out, or describe the source",
         )
     with closing(Group(name, job.source)) as found:
-        members = found.members()
+        members, offsets = found.members(), found.read()
     if members:
         raise Sick(
             f"the group {name} has members ({members}), and Kafka takes its offsets from them alone",
             "name a group of its own in onceonly.lag.group, or stop those consumers",
         )
+    refuse_strange(offsets)
 
 
 def _longer(needed_ms: int, most: int | None) -> str:
