@@ -96,7 +96,7 @@ def watched(function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, 
             _call.is_within = False
             is_left = bool(_call.made) and not _was_entered(df)
         if is_left and not df.isEmpty():
-            raise _call.failed or ConfigurationError(
+            raise failed_in_thread() or ConfigurationError(
                 f"chk-{batch_id}: the foreachBatch function made the sink {_call.made!r} and gave it nothing to write",
                 next_step=f"write the epoch with {_HOW}",
             )
