@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.stores import opened
 from onceonly.stores.access import Hadoop
 from onceonly.stores.address import parse
@@ -215,8 +215,8 @@ def test_a_server_of_logins_that_is_away_is_told_from_a_login_that_is_missing(
     away = by_client(logins) | {
         f"{_ACCOUNT}oauth2.client.endpoint.{HOST}": "https://127.0.0.1:1/t/oauth2/token"
     }
-    with pytest.raises(ConfigurationError, match="the server where the job logs in does not answer"):
-        store_of(server, away).prepare([])
+    with pytest.raises(UnavailableError, match="the server where the job logs in does not answer"):
+        store_of(server, away).get(NAME)
 
 
 def test_a_certificate_that_is_not_trusted_is_told_so(

@@ -11,7 +11,13 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 from tests.unit.loaded_bench import Bench
 
-from onceonly.errors import ConfigurationError, RecordRefusedError, SetupError
+from onceonly.errors import (
+    ConfigurationError,
+    OnceonlyError,
+    RecordRefusedError,
+    SetupError,
+    UnavailableError,
+)
 from onceonly.sinks.delta import DeltaSink
 from onceonly.sinks.delta.place import read_place
 
@@ -251,17 +257,19 @@ def test_the_empty_text_of_a_partition_is_null_or_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "last",
+    ("last", "kind"),
     [
-        "IMDS is disabled or the caller has insufficient permissions.",
-        "HTTP connect timeout occurred after 1s",
+        ("IMDS is disabled or the caller has insufficient permissions.", ConfigurationError),
+        ("HTTP connect timeout occurred after 1s", UnavailableError),
     ],
 )
-def test_no_credentials_are_told_as_such_and_not_as_a_store_that_is_away(last: str) -> None:
+def test_no_credentials_are_told_as_such_and_not_as_a_store_that_is_away(
+    last: str, kind: type[OnceonlyError]
+) -> None:
     arrow = "\x1b[31m↳\x1b[0m"
     said = f"Kernel error\n  {arrow} an error occurred while loading credentials\n   {arrow} {last}"
     failed = read_place("s3a://lake/orders").failed(OSError(said), "it cannot be read", "read", "")
-    assert isinstance(failed, ConfigurationError)
+    assert isinstance(failed, kind)
     assert "no credentials are given" in failed.what
     assert failed.next_step is not None
     assert "--hadoop-conf" in failed.next_step

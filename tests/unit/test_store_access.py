@@ -28,6 +28,13 @@ INSTANCE = "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"
 ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
 TOKENS = "org.apache.hadoop.fs.azurebfs.oauth2."
 LOGIN = "https://login.microsoftonline.com/ten-ant/oauth2/token"
+BY_CLIENT = {
+    "fs.azure.account.auth.type.acc.dfs.core.windows.net": "OAuth",
+    "fs.azure.account.oauth.provider.type.acc.dfs.core.windows.net": TOKENS + "ClientCredsTokenProvider",
+    "fs.azure.account.oauth2.client.id.acc.dfs.core.windows.net": "id",
+    "fs.azure.account.oauth2.client.secret.acc.dfs.core.windows.net": "s",
+    "fs.azure.account.oauth2.client.endpoint.acc.dfs.core.windows.net": LOGIN,
+}
 KEYS = {"fs.s3a.access.key": "ak", "fs.s3a.secret.key": "sk"}
 
 
@@ -54,6 +61,8 @@ S3_CONFIG: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
     ({"encryption.algorithm": "SSE-KMS", "encryption.key": "arn"},
      {"server_side_encryption": "aws:kms", "sse_kms_key_id": "arn"}, {}),
     ({"server-side-encryption-algorithm": "AES256"}, {"server_side_encryption": "AES256"}, {}),
+    ({"bucket.bucket.server-side-encryption-algorithm": "AES256", "encryption.algorithm": "SSE-KMS"},
+     {"server_side_encryption": "AES256"}, {}),
     ({"encryption.algorithm": "SSE-C", "encryption.key": "b64"},
      {"server_side_encryption": "sse-c", "sse_customer_key_base64": "b64"}, {}),
     ({"requester.pays.enabled": "true"}, {"request_payer": True}, {}),
@@ -70,6 +79,23 @@ def test_where_s3_is_and_how_it_encrypts_is_taken_over(
     assert {**found.config, **config} == found.config
     assert found.client == client
     assert found.machine
+
+
+@pytest.mark.parametrize(
+    "given", [given for given, _, _ in S3_CONFIG if not any("bucket." in each for each in given)]
+)
+def test_each_setting_of_s3_may_be_that_of_one_bucket(given: dict[str, str]) -> None:
+    of_all = access(S3, **{f"fs.s3a.{name}": value for name, value in given.items()})
+    assert access(S3, **{f"fs.s3a.bucket.bucket.{name}": value for name, value in given.items()}) == of_all
+    assert access(S3, **{f"fs.s3a.bucket.other.{name}": value for name, value in given.items()}) == access(S3)
+
+
+@pytest.mark.parametrize("provider", [SIMPLE, TEMPORARY, INSTANCE, ANONYMOUS])
+def test_keys_and_who_asks_may_be_those_of_one_bucket(provider: str) -> None:
+    given = {"access.key": "a", "secret.key": "b", "session.token": "c", "aws.credentials.provider": provider}
+    others = {f"fs.s3a.{name}": "other" for name in given if name != "aws.credentials.provider"}
+    found = access(S3, **others, **{f"fs.s3a.bucket.bucket.{name}": value for name, value in given.items()})
+    assert found == access(S3, **{f"fs.s3a.{name}": value for name, value in given.items()})
 
 
 S3_KEYS: list[tuple[dict[str, str], tuple[str, str, str] | None, bool]] = [
@@ -223,6 +249,17 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     (S3, {"fs.s3a.security.credential.provider.path": "localjceks://file/s.jceks"}, "localjceks"),
     (S3, {"fs.s3a.aws.credentials.provider": SIMPLE, "hadoop.security.credential.provider.path": "user:///,jceks://x"},
      "jceks://x"),
+    (S3, {"fs.s3a.bucket.bucket.security.credential.provider.path": "jceks://file/s.jceks"},
+     r"^\S+ fs\.s3a\.bucket\.bucket\.security.*and fs\.s3a\.bucket\.bucket\.access\.key is given"),
+    # What it holds for this bucket wins over the keys of all buckets.
+    (S3, {**KEYS, "fs.s3a.bucket.bucket.security.credential.provider.path": "bcfks://file/s"}, "bcfks://file/s"),
+    (S3, {**KEYS, "fs.s3a.aws.credentials.provider": SIMPLE, "fs.s3a.bucket.bucket.access.key": "b",
+          "fs.s3a.bucket.bucket.security.credential.provider.path": "jceks://x"}, r"bucket\.bucket\.secret\.key is"),
+    (S3, {"fs.s3a.access.key": "a", "fs.s3a.security.credential.provider.path": "jceks://file/s"},
+     r"fs\.s3a\.secret\.key is given nowhere"),
+    (S3, {**KEYS, "fs.s3a.encryption.algorithm": "SSE-C"}, "SSE-C needs a key"),
+    (S3, {**KEYS, "fs.s3a.encryption.algorithm": "SSE-C", "hadoop.security.credential.provider.path": "jceks://file/s"},
+     r"jceks://file/s.*encryption\.key is given nowhere"),
     (S3, {"fs.s3a.encryption.algorithm": "CSE-KMS"}, "CSE-KMS"),
     (S3, {"fs.s3a.encryption.context": "a=b"}, "encryption.context"),
     (S3, {"fs.s3a.bucket.bucket.accesspoint.arn": "arn"}, "accesspoint.arn"),
@@ -242,6 +279,12 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
      "com.example.S"),
     (AZURE, {"fs.azure.account.auth.type": "SAS"}, "there is no token"),
     (AZURE, {"hadoop.security.credential.provider.path": "jceks://file/s.jceks"}, "jceks"),
+    (AZURE, {"fs.azure.account.auth.type": "SAS", "hadoop.security.credential.provider.path": "jceks://file/s"},
+     r"jceks.*fs\.azure\.sas\.fixed\.token\.acc\.dfs"),
+    (AZURE, {**BY_CLIENT, "fs.azure.account.oauth2.client.secret.acc.dfs.core.windows.net": "",
+             "hadoop.security.credential.provider.path": "jceks://file/s"}, r"jceks.*client\.secret\.acc\.dfs"),
+    (AZURE, {**BY_CLIENT, "fs.azure.account.oauth2.client.id.acc.dfs.core.windows.net": ""}, r"client\.id, which is"),
+    (AZURE, {**BY_CLIENT, "fs.azure.account.oauth2.client.endpoint.acc.dfs.core.windows.net": "x"}, "no tenant"),
     (GCS, {"fs.gs.auth.access.token.provider": "com.example.P"}, "com.example.P"),
     (GCS, {"fs.gs.auth.service.account.keyfile": "/k.p12"}, "keyfile"),
     (GCS, {"fs.gs.auth.type": "USER_CREDENTIALS"}, "USER_CREDENTIALS"),

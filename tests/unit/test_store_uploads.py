@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit import s3_double
 from tests.unit.s3_double import BUCKET, Fault, S3Double, serve
 
 from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, UnavailableError
@@ -125,6 +126,16 @@ def test_an_upload_shows_nothing_until_it_is_completed_and_is_gone_then(double: 
     at.end("out/f", other)
     assert double.open_uploads == []
     assert at.look("out/f") == Object(3, "token")
+
+
+def test_how_old_an_object_is_the_store_tells_by_its_own_clock(
+    double: S3Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = opened_at(double.url)
+    assert at.idle("out/f") is None
+    double.objects["out/f"] = b"x"  # of 10:00:00, as the double says of all
+    monkeypatch.setattr(s3_double._Handler, "date_time_string", lambda _: "Thu, 26 Nov 2026 10:00:07 GMT")
+    assert at.idle("out/f") == 7.0
 
 
 @pytest.mark.parametrize(

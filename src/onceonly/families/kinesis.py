@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
 from onceonly.families.backoff import Backoff
 from onceonly.options import Option, some_time
+from onceonly.stores.profiles import is_role_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -151,11 +152,10 @@ class Stream:
         from botocore import exceptions
 
         wait = Backoff(self._clock, self.options.timeout_s)
-        call = getattr(self.client(), operation)
         arguments = {**(self.options.named if named else {}), **given}
         while True:
             try:
-                answer: dict[str, Any] = call(**arguments)
+                answer: dict[str, Any] = getattr(self.client(), operation)(**arguments)
             except exceptions.ClientError as error:
                 told = error.response.get("Error", {})
                 code, message = str(told.get("Code", "")), str(told.get("Message", ""))
@@ -166,11 +166,14 @@ class Stream:
                     raise self.refusal(code, message) from error
                 what = f"{code}: {message}"
             except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
-                raise ConfigurationError(
-                    f"{self.who} has no credentials for the stream {self.options.where}: {error}",
-                    next_step="give access.key and secret.key; or a role, profile or environment that boto3 finds on "
-                    "driver and executors",
-                ) from error
+                self._forget()  # this client would have none for as long as its process lives
+                if not is_role_unknown():
+                    raise ConfigurationError(
+                        f"{self.who} has no credentials for the stream {self.options.where}: {error}",
+                        next_step="give access.key and secret.key; or a role, profile or environment that boto3 finds "
+                        "on driver and executors",
+                    ) from error
+                what = f"{error}, and this machine's server of credentials does not answer"
             except (exceptions.BotoCoreError, OSError) as error:
                 what = f"{type(error).__name__}: {error}"
             else:
@@ -204,6 +207,11 @@ class Stream:
             next_step="mend what it names",
         )
 
+    def _forget(self) -> None:
+        self._client = None
+        with _lock:
+            _clients.pop((os.getpid(), self.options), None)
+
     def client(self) -> Any:  # noqa: ANN401  of boto3, which has no types
         """Return the client, made when it is first needed. Raises ``SetupError``, ``ConfigurationError``."""
         if self._client is None:
@@ -226,7 +234,7 @@ def _make_anew(options: StreamOptions, who: str) -> Any:  # noqa: ANN401  as abo
     try:
         import boto3
         from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, CredentialRetrievalError
     except ImportError as error:
         raise SetupError(
             f"{who} needs the package boto3, which is missing here: {error}",
@@ -246,6 +254,8 @@ def _make_anew(options: StreamOptions, who: str) -> Any:  # noqa: ANN401  as abo
                 retries={"total_max_attempts": 1}, connect_timeout=_CONNECT_S, read_timeout=_ANSWER_S
             ),
         )
+    except CredentialRetrievalError:
+        raise  # it may pass
     except (BotoCoreError, ValueError) as error:
         raise ConfigurationError(
             f"{who} cannot reach the stream {options.where}: {error}",

@@ -51,20 +51,32 @@ _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _WORDS = re.compile(
     r"Connection refused|Connection reset|connection closed|operation timed out|deadline has elapsed|timed out"
     r"|dns error|failed to lookup address|UnknownIssuer|CertExpired|NotValidForName|BadSignature"
-    r"|invalid peer certificate|end of file before message length reached|error decoding response body|Broken pipe",
+    r"|invalid peer certificate|end of file before message length reached|error decoding response body|Broken pipe"
+    r"|TimedOut|Network is unreachable|No route to host",
     re.IGNORECASE,
 )
+# Whoever gives a machine its credentials: of EC2, of ECS and EKS, of Azure and of Google Cloud.
+_OWN = (
+    r"(?:Error performing (?:GET|PUT) https?://"
+    r"(?:169\.254\.|\[fd00:ec2:|[^/\s]+/latest/(?:api/token|meta-data/iam/))|token request: Error performing GET )"
+)
+_SILENT = r"\S* in [^\n-]* - (?:HTTP error|Server returned non-2xx status code: (?:408|410|429|5\d\d))"
 
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
-    """A cause that a person has to see to. ``{text}`` of the right is filled in by the caller."""
+    """A cause that a person has to see to, or one that may pass by itself."""
 
     text: re.Pattern[str]
     what: str
     next_step: str
+    passes: bool = False
 
 
+_GIVE = (
+    "give the job keys (spark.hadoop.fs.s3a.access.key, fs.azure.account.key…, fs.gs.…, or in the environment, as "
+    "AWS_ACCESS_KEY_ID), a command --hadoop-conf FILE"
+)
 _CAUSES = (
     _Cause(_NO_BUCKET, "there is no such bucket", "create it, or correct the address"),
     _Cause(
@@ -83,16 +95,38 @@ _CAUSES = (
         "executors, or correct the store's endpoint",
     ),
     _Cause(
-        re.compile(r"federated token file"),
+        re.compile(r"federated token file|Failed to read token file"),
         "the token of the workload identity cannot be read",
-        "see that its file is there: fs.azure.account.oauth2.token.file, or AZURE_FEDERATED_TOKEN_FILE in the "
-        "environment",
+        "see that its file is there: fs.azure.account.oauth2.token.file, or AZURE_FEDERATED_TOKEN_FILE, "
+        "AWS_WEB_IDENTITY_TOKEN_FILE in the environment",
     ),
     _Cause(
-        re.compile(r"token request: Error performing POST https?://(?!169\.254\.)\S+ in [^\n]*HTTP error"),
+        # Azure's says 404 while it is brought up to date.
+        re.compile(
+            rf"{_OWN}{_SILENT}|{_OWN}\S*/metadata/identity/[^\n]* - [^\n:]*: 404|token response body"
+            r"|while loading credentials[^\n]*(?:time(?:d )?out|onnect|dispatch failure)"
+        ),
+        "no credentials are given, and those of this machine cannot be got now",
+        "nothing, where it has a role or an identity: start the query again (in a container on EC2, set the hop limit "
+        f"of the instance's metadata to 2); where it has none, {_GIVE}",
+        passes=True,
+    ),
+    _Cause(
+        re.compile(rf"{_OWN}[^\n]* - Server returned"),
+        "no credentials are given, and the machine has no role to ask for any",
+        f"{_GIVE}, or the machine a role",
+    ),
+    _Cause(
+        re.compile(rf"token request: Error performing POST {_SILENT}"),
         "the server where the job logs in does not answer",
         "see to it and to the network between, or correct its address (fs.azure.account.oauth2.client.endpoint, "
         "fs.azure.account.oauth2.msi.authority), and start the query again",
+        passes=True,
+    ),
+    _Cause(
+        re.compile(r"sts:AssumeRole|InvalidIdentityToken"),
+        "AWS does not give the job the role of its web identity",
+        "correct AWS_ROLE_ARN, or whom this role trusts",
     ),
     _Cause(
         re.compile(r"RequestTimeTooSkewed|RequestNotValidYet"),
@@ -111,7 +145,7 @@ _CAUSES = (
     _Cause(
         re.compile(
             r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|AuthenticationFailed|InvalidAuthentication"
-            r"|UnrecognizedClientException|status(?: code)?:? 401"
+            r"|UnrecognizedClientException|status(?: code)?:? 401|token request: Error performing POST"
         ),
         "the credentials are not known there, or their secret is another",
         "correct them, or the store's endpoint",
@@ -125,13 +159,9 @@ _CAUSES = (
         "name it: fs.s3a.endpoint.region (spark.hadoop.fs.s3a.endpoint.region), or AWS_REGION in the environment",
     ),
     _Cause(
-        re.compile(
-            r"instance metadata|metadata server|token response|TokenRequest|Missing credentials"
-            r"|while loading credentials|Error performing (?:GET|PUT|POST) https?://169\.254\."
-        ),
-        "no credentials are given, and the machine has no role to ask for any",
-        "give the job keys (spark.hadoop.fs.s3a.access.key, fs.azure.account.key…, fs.gs.…, or in the environment, as "
-        "AWS_ACCESS_KEY_ID), a command --hadoop-conf FILE, or the machine a role",
+        re.compile(r"Missing credentials|while loading credentials"),
+        "no credentials are given, and the machine has none",
+        f"{_GIVE}, or the machine a role",
     ),
 )
 
@@ -158,11 +188,21 @@ def gist(error: BaseException) -> str:
 
 def cause(error: BaseException) -> ConfigurationError | None:
     """Return the error of a cause that a person has to see to; None where it may pass. It names no place yet."""
+    found = _cause(error)
+    return (
+        None if found is None or found.passes else ConfigurationError(found.what, next_step=found.next_step)
+    )
+
+
+def reason(error: BaseException) -> str:
+    """Return what is known of a failure that may pass."""
+    found = _cause(error)
+    return gist(error) if found is None else f"{found.what} ({gist(error)})"
+
+
+def _cause(error: BaseException) -> _Cause | None:
     text = str(error)
-    for each in _CAUSES:
-        if each.text.search(text):
-            return ConfigurationError(each.what, next_step=each.next_step)
-    return None
+    return next((each for each in _CAUSES if each.text.search(text)), None)
 
 
 def refusal(error: BaseException, *, kind: Kind, where: str, verb: str, denied: bool) -> OnceonlyError:
@@ -170,10 +210,11 @@ def refusal(error: BaseException, *, kind: Kind, where: str, verb: str, denied: 
 
     ``denied`` says that the store knows who asks, and does not let him.
     """
-    found = cause(error)
+    found = _cause(error)
     begin = f"{where} could not be {verb}"
     if found is not None:
-        return ConfigurationError(f"{begin}: {found.what} ({gist(error)})", next_step=found.next_step)
+        kind_of_error = UnavailableError if found.passes else ConfigurationError
+        return kind_of_error(f"{begin}: {found.what} ({gist(error)})", next_step=found.next_step)
     if denied or _FORBIDDEN.search(str(error)):  # of a list, obstore does not say it by a class of its own
         right = _RIGHTS.get(kind, {}).get(verb, "it")
         return ConfigurationError(

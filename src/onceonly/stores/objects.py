@@ -99,7 +99,7 @@ class ObjectStore:
             if isinstance(error, _DENIED) or answers.cause(error) is not None:
                 raise self._refusal(error, name, "put") from None
             # Busy, broken off, never answered: it may have been put all the same.
-            raise PutUnknownError(answers.gist(error)) from None
+            raise PutUnknownError(answers.reason(error)) from None
         # Google Cloud Storage numbers what it does not keep, too.
         self._keeps_versions = self._address.kind is not Kind.GCS and done["version"] not in _NO_VERSION
         return True

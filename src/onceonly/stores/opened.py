@@ -30,6 +30,13 @@ RETRIES: Final = 5
 RETRIES_S: Final = 20
 _RETRIES = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRIES_S)}
 _CLIENTS_MAX = 16
+_LOGINS = {
+    Kind.S3: "fs.s3a.endpoint, fs.s3a.proxy.host, fs.s3a.encryption.key (base64, for SSE-C), or what the environment "
+    "has as AWS_…",
+    Kind.AZURE: "fs.azure.account.key… (base64), or fs.azure.sas.fixed.token (sv=…&se=…&sig=…)",
+    Kind.GCS: "fs.gs.auth.service.account.json.keyfile, and see that this file is there on driver and executors; or "
+    "fs.gs.auth.service.account.private.key",
+}
 
 _lock = threading.Lock()
 _told = Hadoop()
@@ -119,22 +126,30 @@ def open_uploads(address: Address) -> S3Uploads:
 
 
 def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  as above
-    """Make a client of ``obstore``. Pure, but for the machine's environment and profile."""
+    """Make a client of ``obstore``. Pure, but for the machine's environment, profile and files of keys.
+
+    Raises ``ConfigurationError`` for a login or an address that cannot be one.
+    """
     from obstore.exceptions import BaseError
+
+    try:
+        return _made(address, access)
+    except BaseError as error:
+        said = str(error).partition("\n")[0].partition(": ")[2]  # no part of a key
+        raise ConfigurationError(
+            f"{address.text} cannot be reached as the job's settings say: {said}",
+            next_step=f"correct {_LOGINS[address.kind]}",
+        ) from None
+
+
+def _made(address: Address, access: Access) -> Any:  # noqa: ANN401  as above
     from obstore.store import AzureStore, GCSStore, S3Store
 
     config = dict(access.config)
     client = {"timeout": CALL, "connect_timeout": CONNECT, **access.client}
     how: dict[str, Any] = {"config": config, "client_options": client, "retry_config": _RETRIES}
     if address.kind is Kind.AZURE:
-        try:
-            return AzureStore(address.container, **how)
-        except BaseError as error:
-            said = str(error).partition("\n")[0].partition(": ")[2]  # no part of a key
-            raise ConfigurationError(
-                f"the login to {address.host} cannot be used: {said}",
-                next_step="correct fs.azure.account.key… (base64), or fs.azure.sas.fixed.token (sv=…&se=…&sig=…)",
-            ) from None
+        return AzureStore(address.container, **how)
     if address.kind is Kind.GCS:
         return GCSStore(address.container, **how)
     from onceonly.stores.profiles import endpoint_of_machine, profile

@@ -1,4 +1,4 @@
-"""What AWS's own tools know of a machine: keys of a profile, and the server that its environment names.
+"""What AWS's own tools know of a machine: keys of a profile, its role, and the server that its environment names.
 
 ``obstore`` looks for keys at the environment and at the machine's role alone.
 
@@ -12,8 +12,11 @@ from __future__ import annotations
 import configparser
 import os
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
 
 from onceonly.errors import ConfigurationError, SetupError
 
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _BEFORE = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE")
+_METADATA: Final = "http://169.254.169.254"
+_METADATA_S = 2.0
+_PASSING: Final = frozenset({408, 410, 429})
+_SERVER_ERROR: Final = 500
 _KEPT = timedelta(minutes=5)
 _DESCRIBED = ("role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file")
 
@@ -29,6 +36,31 @@ _DESCRIBED = ("role_arn", "sso_session", "sso_start_url", "credential_process", 
 def endpoint_of_machine() -> str:
     """Return the server of S3 that the environment names; nothing where it names none. Any process."""
     return next((url for name in _ENDPOINTS if (url := os.environ.get(name, ""))), "")
+
+
+def is_role_unknown() -> bool:
+    """Tell whether this machine's own server does not answer what role it has. Any process.
+
+    ``boto3`` says the same where there is none.
+    """
+    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return False
+    server = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or _METADATA
+    ask = build_opener(ProxyHandler({})).open
+
+    def request(path: str, **more: Any) -> Request:  # noqa: ANN401  of Request
+        return Request(f"{server.rstrip('/')}/latest/{path}", **more)  # noqa: S310  as AWS's tools
+
+    try:
+        lives = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+        with ask(request("api/token", method="PUT", headers=lives), timeout=_METADATA_S) as answer:
+            token = {"X-aws-ec2-metadata-token": answer.read().decode().strip()}
+        with ask(request("meta-data/iam/security-credentials/", headers=token), timeout=_METADATA_S):
+            return True  # there is one now
+    except HTTPError as error:
+        return error.code in _PASSING or error.code >= _SERVER_ERROR
+    except (OSError, HTTPException, ValueError):
+        return True
 
 
 def profile(

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import base64
 import enum
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onceonly.errors import SetupError
 from onceonly.stores import answers
-from onceonly.stores.profiles import endpoint_of_machine
+from onceonly.stores.profiles import endpoint_of_machine, is_role_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +31,9 @@ _CONNECT_S, _CALL_S = 5.0, 60.0
 _TRIES = 5
 _NOT_FOUND, _CONFLICT, _TAKEN, _DENIED = 404, 409, 412, 403
 _GONE = "NoSuchUpload"
+_ASKED = "Error performing GET http://169.254.169.254/ in 0s"
+"""As ``obstore`` says of a machine's own server."""
+_STATUS = re.compile(r"non 200 response \(?(\d{3})")
 
 
 class Completion(enum.StrEnum):
@@ -98,6 +104,15 @@ class S3Uploads:
             return None
         return Object(int(found["ContentLength"]), str(found.get("Metadata", {}).get(TOKEN, "")))
 
+    def idle(self, key: str) -> float | None:
+        """Return the seconds since an object was put, by the store's own clock; None where there is none."""
+        found = self._do("read", key, "head_object", missing="404", **self._call_more, **self._key_more)
+        if found is None:
+            return None
+        date = found["ResponseMetadata"]["HTTPHeaders"].get("date")
+        now = parsedate_to_datetime(date) if date else datetime.now(UTC)
+        return max(0.0, float((now - found["LastModified"]).total_seconds()))
+
     def standing(self, prefix: str) -> Iterator[tuple[str, str]]:
         """Yield key and id of each upload whose key begins so. Some stores tell only those of one whole key."""
         marker: dict[str, str] = {}
@@ -134,7 +149,7 @@ class S3Uploads:
             if call == "complete_multipart_upload" and status in {_TAKEN, _CONFLICT}:
                 raise _TakenError from None
             text = f"status code: {status} <Code>{code}</Code> {told.get('Message', '')}"
-            raise self._refusal(_ToldError(text), key, verb, denied=status == _DENIED) from None
+            raise self._refusal(Boto3Error(text), key, verb, denied=status == _DENIED) from None
         except BotoCoreError as error:
             raise self._refusal(_of_machine(error), key, verb, denied=False) from None
 
@@ -147,7 +162,7 @@ class _TakenError(Exception):
     """Something has the name, or somebody was giving it at the same moment."""
 
 
-class _ToldError(Exception):
+class Boto3Error(Exception):
     """A server's words, for ``answers`` alone."""
 
 
@@ -180,6 +195,8 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  a cli
     session = boto3.session.Session(
         aws_access_key_id=keys[0], aws_secret_access_key=keys[1], aws_session_token=keys[2] or None
     )
+    if access.machine:
+        _see_credentials(session, address)
     return session.client(
         "s3",
         region_name=config.get("region") or session.region_name or "us-east-1",
@@ -199,6 +216,19 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  a cli
     )
 
 
+def _see_credentials(session: Any, address: Address) -> None:  # noqa: ANN401  as above
+    """Raise where the machine gives none: a client would then have none for as long as its process lives."""
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        if session.get_credentials() is not None:
+            return
+        why = _no_credentials()
+    except BotoCoreError as error:
+        why = _of_machine(error)
+    raise answers.refusal(why, kind=address.kind, where=address.text, verb="reached", denied=False) from None
+
+
 def _encryption(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the beginning of an upload says of its encryption, and what every call does."""
     name = str(config.get("server_side_encryption") or "")
@@ -214,6 +244,16 @@ def _encryption(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
 def _of_machine(error: Exception) -> Exception:
     """Return an error of boto3's own by the words that ``answers`` knows."""
     name = type(error).__name__
+    if name == "NoCredentialsError":
+        return _no_credentials()
+    if name in {"CredentialRetrievalError", "MetadataRetrievalError"}:
+        status = _STATUS.search(str(error))
+        said = f"Server returned non-2xx status code: {status[1]}" if status else "HTTP error"
+        return Boto3Error(f"{_ASKED} - {said}")
     if "Credential" in name or "Token" in name:
-        return _ToldError("Missing credentials")
+        return Boto3Error("Missing credentials")
     return error
+
+
+def _no_credentials() -> Exception:
+    return Boto3Error(f"{_ASKED} - HTTP error" if is_role_unknown() else "Missing credentials")

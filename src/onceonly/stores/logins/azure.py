@@ -43,7 +43,7 @@ def access(hadoop: Settings, address: Address) -> Access:
     if azure("encryption.encoded.client-provided-key"):
         config["encryption_key"] = azure("encryption.encoded.client-provided-key")
     if kind == "oauth":
-        config |= _azure_oauth(azure)
+        config |= _azure_oauth(hadoop, address, azure)
         return Access(client=client, config=config, machine=config["credential_type"] != "client_secret")
     key = azure("account.key")
     sas = azure("sas.fixed.token") or hadoop.get(f"fs.azure.sas.{address.container}.{blob}")
@@ -52,6 +52,7 @@ def access(hadoop: Settings, address: Address) -> Access:
             client=client, config={**config, "credential_type": "sas_token", "sas_key": sas}, machine=False
         )
     if kind == "sas":
+        refuse_stores_of_secrets(hadoop, f"fs.azure.sas.fixed.token.{address.host}")
         raise unknown(
             "fs.azure.account.auth.type",
             "which is SAS, and there is no token",
@@ -63,7 +64,7 @@ def access(hadoop: Settings, address: Address) -> Access:
             config={**config, "credential_type": "access_key", "account_key": key},
             machine=False,
         )
-    refuse_stores_of_secrets(hadoop, "", f"fs.azure.account.key.{address.host}")
+    refuse_stores_of_secrets(hadoop, f"fs.azure.account.key.{address.host}")
     return Access(client=client, config=config)
 
 
@@ -83,25 +84,35 @@ def _refuse_azure(azure: Callable[..., str], kind: str) -> None:
         )
 
 
-def _azure_oauth(azure: Callable[..., str]) -> dict[str, Any]:
+def _azure_client(hadoop: Settings, address: Address, azure: Callable[..., str]) -> dict[str, Any]:
+    given = {name: azure(f"account.oauth2.client.{name}") for name in ("id", "secret", "endpoint")}
+    missing = next((name for name, value in given.items() if not value), None)
+    if missing:
+        refuse_stores_of_secrets(hadoop, f"fs.azure.account.oauth2.client.{missing}.{address.host}")
+    endpoint = _LOGIN_HOST.fullmatch(given["endpoint"])
+    if missing or endpoint is None:
+        raise unknown(
+            f"fs.azure.account.oauth2.client.{missing or 'endpoint'}",
+            "which is missing" if missing else "which names no tenant",
+            "set client.id, client.secret, and client.endpoint as "
+            "https://login.microsoftonline.com/<tenant>/oauth2/token",
+        )
+    return {
+        "credential_type": "client_secret",
+        "client_secret": given["secret"],
+        "tenant_id": endpoint["tenant"],
+        "authority_host": endpoint["host"],
+    }
+
+
+def _azure_oauth(hadoop: Settings, address: Address, azure: Callable[..., str]) -> dict[str, Any]:
     kind = azure("account.oauth.provider.type")
     short = kind.rpartition(".")[2]
     found: dict[str, Any] = {}
     if azure("account.oauth2.client.id"):
         found["client_id"] = azure("account.oauth2.client.id")
     if short == _BY_CLIENT:
-        endpoint = _LOGIN_HOST.fullmatch(azure("account.oauth2.client.endpoint"))
-        if endpoint is None or not azure("account.oauth2.client.secret"):
-            raise unknown(
-                "fs.azure.account.oauth2.client.endpoint", "or the client's secret, which is missing",
-                "set it as https://login.microsoftonline.com/<tenant>/oauth2/token, and the secret",
-            )  # fmt: skip
-        found |= {
-            "credential_type": "client_secret",
-            "client_secret": azure("account.oauth2.client.secret"),
-            "tenant_id": endpoint["tenant"],
-            "authority_host": endpoint["host"],
-        }
+        found |= _azure_client(hadoop, address, azure)
     elif short == _BY_IDENTITY:
         found["credential_type"] = "managed_identity"
         if azure("account.oauth2.msi.endpoint"):

@@ -51,13 +51,19 @@ def proxy(host: str, port: str, user: str, password: str) -> dict[str, Any]:
     return {"proxy_url": f"{scheme}://{login}{rest}{':' + port if port else ''}"}
 
 
-def refuse_stores_of_secrets(hadoop: Settings, own: str, wanted: str) -> None:
+def store_of_secrets(hadoop: Settings, name: str) -> str:
+    """Return the store of secrets, which only Java reads, that an option names; nothing where it names none."""
+    paths = (each.strip() for each in hadoop.get(name).split(","))
+    return next((each for each in paths if _KEY_STORE.match(each)), "")
+
+
+def refuse_stores_of_secrets(hadoop: Settings, wanted: str, *own: str) -> None:
     """Refuse a store of secrets that only Java reads, where what it would hold is given nowhere else."""
-    for name in (own, _STORES_OF_SECRETS) if own else (_STORES_OF_SECRETS,):
-        paths = [each for each in hadoop.get(name).split(",") if _KEY_STORE.match(each.strip())]
-        if paths:
+    for name in (*own, _STORES_OF_SECRETS):
+        path = store_of_secrets(hadoop, name)
+        if path:
             raise ConfigurationError(
-                f"{name} names {paths[0].strip()}, a store of secrets that only Java can read, and {wanted} is given "
+                f"{name} names {path}, a store of secrets that only Java can read, and {wanted} is given "
                 "nowhere else",
                 next_step=f"give the session {wanted} itself (spark.hadoop.{wanted}, from the environment of the "
                 f"program that builds it); or {MACHINE}",

@@ -47,7 +47,7 @@ def access(hadoop: Settings, address: Address) -> Access:  # noqa: ARG001  one a
     if key:
         return Access(config={**config, **key}, client=client, machine=False)
     if gs("auth.service.account.email"):
-        refuse_stores_of_secrets(hadoop, "", "fs.gs.auth.service.account.private.key")
+        refuse_stores_of_secrets(hadoop, "fs.gs.auth.service.account.private.key")
     return Access(config=config, client=client)
 
 

@@ -12,6 +12,7 @@ from onceonly.stores.logins.common import (
     foreign_class,
     proxy,
     refuse_stores_of_secrets,
+    store_of_secrets,
     unknown,
 )
 
@@ -33,6 +34,7 @@ _BY_MACHINE = frozenset(
     }
 )  # fmt: skip
 _OF_AWS = ("com.amazonaws.", "software.amazon.awssdk.", "org.apache.hadoop.fs.s3a.")
+_SECRETS = "security.credential.provider.path"
 _ENCRYPTIONS = {
     "AES256": "AES256", "SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse", "SSE-C": "sse-c",
 }  # fmt: skip
@@ -46,8 +48,8 @@ def access(hadoop: Settings, address: Address) -> Access:
     """Return how a bucket is reached. Raises ``ConfigurationError`` that names what cannot be taken over."""
 
     def s3a(*names: str, default: str = "") -> str:
-        # A setting of one bucket wins over that of all.
-        each = (f"fs.s3a.{bucket}{name}" for name in names for bucket in (f"bucket.{address.container}.", ""))
+        # A setting of one bucket wins over that of all, by its older name, too.
+        each = (f"fs.s3a.{bucket}{name}" for bucket in (f"bucket.{address.container}.", "") for name in names)
         return hadoop.get(*each, default=default)
 
     for name in ("accesspoint.arn", "delegation.token.binding", "encryption.context"):
@@ -92,6 +94,9 @@ def _s3_keys(
             raise foreign_class("fs.s3.customAWSCredentialsProvider", custom)
     given = s3a("access.key"), s3a("secret.key"), s3a("session.token")
     keys = given if given[0] and given[1] else None
+    own = f"fs.s3a.bucket.{address.container}."
+    if store_of_secrets(hadoop, f"{own}{_SECRETS}") and not hadoop.get(f"{own}secret.key"):
+        keys = None  # those of all buckets are not this one's
     classes = [each.strip() for each in s3a("aws.credentials.provider").split(",") if each.strip()]
     for each in classes:
         short = each.rpartition(".")[2]
@@ -105,8 +110,16 @@ def _s3_keys(
             return None, False
     # The default looks for keys first, and so does a list that had nothing but them.
     if keys is None:
-        refuse_stores_of_secrets(hadoop, "fs.s3a.security.credential.provider.path", "fs.s3a.access.key")
+        _refuse_stores_of_secrets(hadoop, address, "access.key", "secret.key")
     return keys, False
+
+
+def _refuse_stores_of_secrets(hadoop: Settings, address: Address, *names: str) -> None:
+    """Refuse a store of secrets, also one of this bucket alone, for the first of these that is given nowhere else."""
+    own = f"fs.s3a.bucket.{address.container}."
+    begin = own if store_of_secrets(hadoop, f"{own}{_SECRETS}") else "fs.s3a."
+    wanted = next((each for each in names if not hadoop.get(f"{begin}{each}")), names[0])
+    refuse_stores_of_secrets(hadoop, f"{begin}{wanted}", f"{own}{_SECRETS}", f"fs.s3a.{_SECRETS}")
 
 
 def _s3_encryption(hadoop: Settings, address: Address, s3a: Callable[..., str]) -> dict[str, Any]:
@@ -124,6 +137,9 @@ def _s3_encryption(hadoop: Settings, address: Address, s3a: Callable[..., str]) 
         raise unknown(
             "fs.s3a.encryption.algorithm", f"and {name!r} is not done here", "use SSE-S3, SSE-KMS or SSE-C"
         )
+    if name == "SSE-C" and not key:
+        _refuse_stores_of_secrets(hadoop, address, "encryption.key")
+        raise unknown("fs.s3a.encryption.algorithm", "and SSE-C needs a key", "set fs.s3a.encryption.key")
     found = {"server_side_encryption": _ENCRYPTIONS[name]}
     if key:
         found["sse_customer_key_base64" if name == "SSE-C" else "sse_kms_key_id"] = key
