@@ -12,6 +12,7 @@ from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, 
 from onceonly import files
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.options import span
+from onceonly.sinks.files import store
 from onceonly.sinks.files.manifests import expiry, ledger, manifest
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.manifest import DataFile, Manifest
@@ -89,6 +90,47 @@ def test_the_manifests_forget_first_and_the_files_go_after_the_grace_time(
     assert listed(bench) == [3, 4, 5]
     assert expire(bench, 6.5 * DAY, grace_s=3600) == expiry.Due(expiring=(), waiting=(), removing=())
     assert not [path for path in folder_of(bench).iterdir() if path.name < f"0-{3:020d}"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_clock_that_is_set_ahead_makes_no_epoch_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(store, "_clocks", {})
+    bench = Files(tmp_path / "t")
+    written(bench, range(6))
+    true = store.time.time
+    if when == "after":  # the file system's clock is known by then
+        assert of(expire(bench, DAY).expiring) == []
+    monkeypatch.setattr(store.time, "time", lambda: true() + 30 * DAY)
+    assert of(expire(bench, DAY).expiring) == []
+    assert listed(bench) == [0, 1, 2, 3, 4, 5]
+    assert not list(folder_of(bench).glob(".clock*"))
+
+
+def test_a_clock_that_is_set_ahead_shortens_no_grace_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_clocks", {})
+    bench = Files(tmp_path / "t")
+    written(bench, range(6))
+    assert of(expire(bench, 0.0, grace_s=3600).expiring) == [0, 1, 2, 3]
+    true = store.time.time
+    monkeypatch.setattr(store.time, "time", lambda: true() + 30 * DAY)
+    assert of(expire(bench, 0.0, grace_s=3600).removing) == []
+    assert bench.ids() == list(range(12))
+
+
+def test_who_may_not_write_looks_by_his_own_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_clocks", {})
+    file = tmp_path / "f"
+    file.touch()
+    true = store.time.time
+    monkeypatch.setattr(store.time, "time", lambda: true() + 30 * DAY)
+    assert LocalStore().idle(file) == pytest.approx(0, abs=60)
+    monkeypatch.setattr(store, "_clocks", {})
+    monkeypatch.setattr(store, "hidden", lambda _path, _ending: tmp_path / "no" / "folder")
+    assert LocalStore().idle(file) == pytest.approx(30 * DAY, abs=60)
 
 
 def test_an_epoch_is_as_old_as_its_youngest_file_and_none_behind_a_young_one_expires(

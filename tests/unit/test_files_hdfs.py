@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow.parquet as pq
 import pytest
+from tests.unit import hdfs_double
 from tests.unit.files_bench import Files, PowerLostError, rows
 from tests.unit.hdfs_double import Fault, HdfsDouble, serve
 from tests.unit.test_files_crashes import dies
@@ -277,3 +278,13 @@ def batch_of(*ids: int) -> Any:  # noqa: ANN401
     import pyarrow as pa
 
     return pa.record_batch(rows(*ids))
+
+
+def test_how_old_a_file_is_the_name_node_tells_by_its_own_clock(
+    bench: OnHdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = HdfsFiles.of(RemotePath(TARGET))
+    assert store.idle(RemotePath(TARGET) / "x") is None
+    bench.double.files["/data/out/x"] = b"x"  # of 22:13:20, as the double says of all
+    monkeypatch.setattr(hdfs_double._Handler, "date_time_string", lambda _: "Tue, 14 Nov 2023 22:13:27 GMT")
+    assert store.idle(RemotePath(TARGET) / "x") == 7.0

@@ -15,6 +15,7 @@ import os
 import ssl
 import threading
 import time
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -124,6 +125,27 @@ class WebHdfs:
                 return None
             raise
         return found
+
+    def idle(self, path: str) -> float | None:
+        """Return the seconds since a file was written, None where nothing has this name. Raises as ``ask``.
+
+        Both times are the name node's: this machine's clock may be another.
+        """
+
+        def ask(node: Server) -> float:
+            status, headers, body = self._send(node, "GET", self._target("GETFILESTATUS", path, {}), b"")
+            if status not in _OK:
+                raise self._refusal(node, status, body)
+            date = headers["Date"]
+            now = parsedate_to_datetime(date).timestamp() if date else time.time()
+            return max(0.0, now - int(_json(body)["FileStatus"]["modificationTime"]) / 1000)
+
+        try:
+            return self._tried(ask, f"GETFILESTATUS of {path}")
+        except RefusedError as error:
+            if error.name == MISSING:
+                return None
+            raise
 
     def read(self, path: str, **more: str) -> bytes:
         """Read a file, whole, or as ``offset`` and ``length`` say. Raises as ``ask``."""

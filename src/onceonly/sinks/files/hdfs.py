@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import io
-import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -92,8 +91,8 @@ class HdfsFiles:
         return self.idle(path) or 0.0
 
     def idle(self, path: Path) -> float | None:
-        status = self._status(path)
-        return None if status is None else time.time() - int(status["modificationTime"]) / 1000
+        with _told_as_os(path):
+            return self._web.idle(_at(path))
 
     def links(self, path: Path) -> int:
         return 0 if self._status(path) is None else 1

@@ -5,7 +5,6 @@ There are no folders: a folder is what keys begin with, so that none is made, an
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from onceonly.errors import SetupError
@@ -72,8 +71,7 @@ class ObjectFiles:
         return None if found is None else found["size"]
 
     def idle(self, path: Path) -> float | None:
-        found = self.objects.head(key_of(path))
-        return None if found is None else (datetime.now(UTC) - found["last_modified"]).total_seconds()
+        return self.uploads.idle(key_of(path))
 
     def names(self, folder: Path) -> list[str]:
         return self.objects.entries(prefix_of(folder))

@@ -131,6 +131,10 @@ class Store(Files, Protocol):
         ...
 
 
+_clocks: dict[int, float] = {}
+"""By file system: what the clock of its files showed more than this process's own count of seconds."""
+
+
 class LocalStore:
     """A disk or a shared mount with hard links; fulfils ``Store``. Any process, any thread."""
 
@@ -178,7 +182,7 @@ class LocalStore:
         except FileNotFoundError:
             return None
         # A rename is seen by the second only.
-        return time.time() - max(found.st_mtime, found.st_ctime)
+        return max(0.0, _now(path.parent, found.st_dev) - max(found.st_mtime, found.st_ctime))
 
     def links(self, path: Path) -> int:
         try:
@@ -264,6 +268,24 @@ def store_of(target: Path) -> Store | ObjectFiles:
     from onceonly.sinks.files.objects import ObjectFiles
 
     return ObjectFiles.of(target)
+
+
+def _now(folder: Path, device: int) -> float:
+    """Return the time by the clock that stamps a file system's files, or this machine's, whichever shows less.
+
+    They differ on a shared mount, and this machine's may be set while it runs: what is told here goes on as time does.
+    """
+    if device not in _clocks:
+        found = time.time()
+        with contextlib.suppress(OSError):  # who may not write asks this machine's alone
+            trial = hidden(folder / "clock", ".tmp")
+            try:
+                with trial.open("xb") as file:
+                    found = os.fstat(file.fileno()).st_mtime
+            finally:
+                trial.unlink(missing_ok=True)
+        _clocks[device] = found - time.monotonic()
+    return min(time.time(), time.monotonic() + _clocks[device])
 
 
 def hidden(path: Path, ending: str) -> Path:

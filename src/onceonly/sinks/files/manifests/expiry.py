@@ -6,7 +6,8 @@ the files go, then a second mark says so, then the manifests that hold nothing e
 next call removes, never a manifest that shows a file which is gone by our doing.
 
 Epochs expire from the oldest on, whole. How old one is, its files say: the time since they were last written or
-renamed, by the clock of the file system. This is a margin for people; nothing of exactly-once depends on it.
+renamed, by the clock of the file system or of the store, not by this machine's, which may be wrong or be set. This is a
+margin for people; nothing of exactly-once depends on it.
 """
 
 from __future__ import annotations

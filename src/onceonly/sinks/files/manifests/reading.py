@@ -197,7 +197,7 @@ def has_written(store: Files, target: Path) -> bool:
     hidden = target / HIDDEN
     try:
         inside = _inside(store, hidden)
-        return bool(inside) or (inside is not None and store.idle(hidden) is not None)
+        return bool(inside) or (inside is not None and store.size(hidden) is not None)
     except OSError as error:
         raise unavailable(f"{target} could not be listed", error) from error
 
