@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,17 @@ def test_it_is_written_anew_now_and_then(store: MemoryStore, monkeypatch: pytest
     until(lambda: len(puts) > 3)
     assert len(set(puts)) == 1
     held.close()
+
+
+def test_a_later_job_of_a_process_shows_by_its_own_login(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(CHECKPOINT, actor="driver").close()
+    until(lambda: not store.files)
+    another = MemoryStore()  # as the same place is reached by other keys
+    monkeypatch.setattr(heartbeat, "log_store", lambda _checkpoint: another)
+    with closing(hold(CHECKPOINT, actor="driver")):
+        until(lambda: bool(another.files))
 
 
 def test_one_process_shows_once_and_until_its_last_use_ends(store: MemoryStore) -> None:

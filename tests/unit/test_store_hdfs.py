@@ -278,6 +278,13 @@ SERVERS: list[tuple[str, dict[str, str], list[str]]] = [
     ("hdfs://nn:8020/chk", {"dfs.http.policy": "HTTPS_ONLY"}, ["nn:9871"]),
     ("hdfs://nn:8020/chk", {"dfs.namenode.http-address": "0.0.0.0:50070"}, ["nn:50070"]),
     ("hdfs://nn:8020/chk", {"dfs.namenode.http-address": "gate:14000"}, ["gate:14000"]),
+    ("hdfs://nn:8020/chk", {"dfs.namenode.http-address": "gate:14000", "fs.defaultFS": "hdfs://NN"}, ["gate:14000"]),
+    ("hdfs://nn:8020/chk", {"dfs.namenode.http-address": "gate:14000", "fs.defaultFS": "s3a://b"}, ["gate:14000"]),
+    # Of another cluster than the default one, whose address it is.
+    ("hdfs://other:8020/chk", {"dfs.namenode.http-address": "nn:50070", "fs.defaultFS": "hdfs://nn:8020"},
+     ["other:50070"]),
+    ("hdfs://other/chk", {"dfs.namenode.http-address": "nn:50070", "dfs.namenode.http-address.other": "gate:14000",
+                          "fs.defaultFS": "hdfs://nn:8020"}, ["gate:14000"]),
     ("hdfs:///chk", {"fs.defaultFS": "hdfs://nn:8020"}, ["nn:9870"]),
     ("hdfs://ha/chk", {"dfs.ha.namenodes.ha": "a, b", "dfs.namenode.http-address.ha.a": "n1:9870",
                        "dfs.namenode.http-address.ha.b": "n2:9870"}, ["n1:9870", "n2:9870"]),

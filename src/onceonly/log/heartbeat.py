@@ -73,9 +73,10 @@ class Heart:
         self._beats = self._is_over = False
         self._beating: Future[None] | None = None
 
-    def take(self) -> None:
-        """Begin to beat, or go on. Does not wait."""
+    def take(self, store: RewritableStore) -> None:
+        """Begin to beat, or go on; by the store as it is reached now, as a later job may log in anew. Does not wait."""
         with self._lock:
+            self._store = store
             self._users += 1
             self.is_left = False
             if not self._beats and not self._is_over:
@@ -130,10 +131,10 @@ class Heartbeat:
 
     held = True
 
-    def __init__(self, heart: Heart, *, lingers: bool) -> None:
+    def __init__(self, heart: Heart, store: RewritableStore, *, lingers: bool) -> None:
         self._heart: Heart | None = heart
         self._lingers = lingers
-        heart.take()
+        heart.take(store)
 
     def close(self) -> None:
         """Give it back. Idempotent; does not wait."""
@@ -148,13 +149,13 @@ _hearts: dict[tuple[int, str], Heart] = {}
 
 def hold(checkpoint: str, *, actor: str) -> Heartbeat:
     """Show that this process works on a checkpoint. Never fails and never waits."""
-    key = (os.getpid(), checkpoint)
+    key, store = (os.getpid(), checkpoint), log_store(checkpoint)
     with _lock:
         if key not in _hearts:
-            _hearts[key] = Heart(log_store(checkpoint), actor)
+            _hearts[key] = Heart(store, actor)
         heart = _hearts[key]
     # Planners and committers come back with the next epoch, and are soon gone without them.
-    return Heartbeat(heart, lingers=actor in {"planner", "committer"})
+    return Heartbeat(heart, store, lingers=actor in {"planner", "committer"})
 
 
 def end() -> None:

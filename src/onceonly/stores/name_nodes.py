@@ -41,11 +41,16 @@ def servers(address: Address, hadoop: Hadoop) -> tuple[Server, ...]:
     host = _PORT.sub("", service)
     told = [each for node in nodes if (each := hadoop.get(f"{option}.{service}.{node}"))]
     told = told or [each for each in [hadoop.get(f"{option}.{service}", option)] if each]
+    # An address that names no service is that of the job's default cluster: of another, it tells the port at most.
+    foreign = (
+        not nodes and not hadoop.get(f"{option}.{service}") and host.lower() != _default(hadoop, host.lower())
+    )
     if not told and not nodes:
         told = [host] if host else []
     found = [_server(each, tls) for each in told]
     # What a name node listens to is no address to call.
-    found = [Server(host, each.port, each.tls) if each.host in {"0.0.0.0", ""} else each for each in found]  # noqa: S104
+    nowhere = {"0.0.0.0", ""}  # noqa: S104
+    found = [Server(host, each.port, each.tls) if foreign or each.host in nowhere else each for each in found]
     if not found:
         raise ConfigurationError(
             f"{address.text} names the name service {service!r}, and no HTTP address of a name node is known",
@@ -58,6 +63,14 @@ def servers(address: Address, hadoop: Hadoop) -> tuple[Server, ...]:
 def service_of(address: Address, hadoop: Hadoop) -> str:
     """Return the name service, or the host and port, of an address. Pure."""
     return address.container or hadoop.file_system.partition("://")[2].partition("/")[0]
+
+
+def _default(hadoop: Hadoop, otherwise: str) -> str:
+    """Return the host of the job's default HDFS; the other where its default is none."""
+    scheme, _, rest = hadoop.file_system.partition("://")
+    return (
+        _PORT.sub("", rest.partition("/")[0].lower()) or otherwise if scheme.lower() == "hdfs" else otherwise
+    )
 
 
 def _server(text: str, tls: bool) -> Server:  # noqa: FBT001
