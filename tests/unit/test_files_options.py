@@ -12,6 +12,7 @@ from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.families.columns import parse
 from onceonly.sinks.files import FilesSink, options, paths
 from onceonly.sinks.files.formats import columns
+from onceonly.sinks.files.targets import buckets
 from onceonly.stores import opened
 from onceonly.stores.access import Hadoop
 
@@ -157,6 +158,17 @@ def test_temporary_files_are_where_the_target_is() -> None:
         FilesSink({"path": "hdfs://nn/out", "staging": "/staged"})
     with pytest.raises(ConfigurationError, match="uploads that wait"):
         FilesSink({"path": "s3a://bucket/out", "staging": "s3a://bucket/staged"})
+
+
+def test_a_file_is_refused_that_has_more_parts_than_an_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert options._UPLOAD_BYTES_MAX < 10_000 * buckets.PART_BYTES  # S3's own limit
+    assert read(path="/out", maxFileSize="100g").file_bytes_max == 100 << 30
+    assert read(path="hdfs://nn/out", maxFileSize="100g").file_bytes_max == 100 << 30
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "of-nobody")
+    assert read(path="s3a://bucket/out", maxFileSize="64g").file_bytes_max == 64 << 30
+    with pytest.raises(ConfigurationError, match="maxFileSize of the sink files is 107374182400 bytes"):
+        read(path="s3a://bucket/out", maxFileSize="100g")
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,10 @@ DECLARED = (
 )  # fmt: skip
 
 
+_UPLOAD_BYTES_MAX = 64 << 30
+"""Less than 10,000 parts, so that the last rows of a file, and its end, find room, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesOptions:
     """The checked options. ``target`` and ``staging`` are absolute; links are not resolved."""
@@ -235,6 +239,7 @@ class FilesOptions:
                     next_step=f"remove it, or set format to {' or '.join(forms)}; {_option(name).doc}",
                 )
         _refuse_elsewhere(values["staging"], values["path"])
+        _refuse_too_long(values["maxFileSize"], values["path"])
         compression = (values["compression"] or COMPRESSIONS[form][0]).lower()
         compression = _SAME.get(compression, compression)
         if compression not in COMPRESSIONS[form]:
@@ -266,6 +271,16 @@ class FilesOptions:
         if self.form in {"parquet", "orc"}:
             return f"{short}.{form}"
         return f".{form}{'.zst' if self.compression == 'zstd' else short}"
+
+
+def _refuse_too_long(bytes_max: int, target: Path) -> None:
+    """Refuse files that no upload can hold: the store would say so hours later, at each try."""
+    if bytes_max > _UPLOAD_BYTES_MAX and isinstance(target, RemotePath) and target.address.kind is Kind.S3:
+        raise ConfigurationError(
+            f"The option maxFileSize of the sink files is {bytes_max} bytes, and an upload to S3 has no more than "
+            "10,000 parts, here of 8 MB.",
+            next_step="set it to 64g or less",
+        )
 
 
 def _refuse_elsewhere(staging: Path | None, target: Path) -> None:
