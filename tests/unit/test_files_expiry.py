@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -99,10 +100,10 @@ def test_a_clock_that_is_set_ahead_makes_no_epoch_old(
     monkeypatch.setattr(store, "_clocks", {})
     bench = Files(tmp_path / "t")
     written(bench, range(6))
-    true = store.time.time
+    true = time.time
     if when == "after":  # the file system's clock is known by then
         assert of(expire(bench, DAY).expiring) == []
-    monkeypatch.setattr(store.time, "time", lambda: true() + 30 * DAY)
+    monkeypatch.setattr(time, "time", lambda: true() + 30 * DAY)
     assert of(expire(bench, DAY).expiring) == []
     assert listed(bench) == [0, 1, 2, 3, 4, 5]
     assert not list(folder_of(bench).glob(".clock*"))
@@ -115,8 +116,8 @@ def test_a_clock_that_is_set_ahead_shortens_no_grace_time(
     bench = Files(tmp_path / "t")
     written(bench, range(6))
     assert of(expire(bench, 0.0, grace_s=3600).expiring) == [0, 1, 2, 3]
-    true = store.time.time
-    monkeypatch.setattr(store.time, "time", lambda: true() + 30 * DAY)
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + 30 * DAY)
     assert of(expire(bench, 0.0, grace_s=3600).removing) == []
     assert bench.ids() == list(range(12))
 
@@ -125,8 +126,8 @@ def test_who_may_not_write_looks_by_his_own_clock(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(store, "_clocks", {})
     file = tmp_path / "f"
     file.touch()
-    true = store.time.time
-    monkeypatch.setattr(store.time, "time", lambda: true() + 30 * DAY)
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + 30 * DAY)
     assert LocalStore().idle(file) == pytest.approx(0, abs=60)
     monkeypatch.setattr(store, "_clocks", {})
     monkeypatch.setattr(store, "hidden", lambda _path, _ending: tmp_path / "no" / "folder")
