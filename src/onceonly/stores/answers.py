@@ -26,7 +26,7 @@ _RIGHTS: Mapping[Kind, Mapping[str, str]] = {
         "ended": "s3:AbortMultipartUpload",
     },
     Kind.GCS: {
-        "put": "storage.objects.create",
+        "put": "storage.objects.create, and for what is sent in parts storage.multipartUploads.create",
         "read": "storage.objects.get",
         "listed": "storage.objects.list",
         "removed": "storage.objects.delete",
