@@ -2964,6 +2964,15 @@ DEFECTS: Final = (
         tests=(RABBITMQ_STREAM + "test_a_share_is_what_lies_behind_one_message_up_to_another_over_gaps",),
     ),
     Defect(
+        name="silent-stream-is-empty",
+        group=RANGES,
+        what="A stream of RabbitMQ whose server gives nothing for a while is taken for an empty one",
+        file="sources/rabbitmq_stream/planning.py",
+        before="        if not self._stream.is_empty():\n",
+        after="        if False:\n",
+        tests=(RABBITMQ_STREAM + "test_a_stream_that_gives_nothing_is_not_taken_for_an_empty_one",),
+    ),
+    Defect(
         name="unread-range-left-open",
         group=RANGES,
         what="A range that no task has read is not fixed as empty before the next epoch begins there",

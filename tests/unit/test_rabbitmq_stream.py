@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
-from onceonly.errors import ConfigurationError, SourceChangedError
-from onceonly.sources.rabbitmq_stream.messages import Message
+from onceonly.errors import ConfigurationError, SourceChangedError, UnavailableError
+from onceonly.sources.rabbitmq_stream import planning
+from onceonly.sources.rabbitmq_stream.messages import LAST, Message, Stream
 from onceonly.sources.rabbitmq_stream.options import SourceOptions
+from onceonly.sources.rabbitmq_stream.planning import Planner
 from onceonly.sources.rabbitmq_stream.positions import Position
 from onceonly.sources.rabbitmq_stream.reading import is_unread, read
 from onceonly.sources.rabbitmq_stream.rows import SCHEMA, batches
@@ -158,6 +160,105 @@ def test_rows_hold_all_of_a_message() -> None:
     )
     assert first["timestamp"].timestamp() == 7
     assert (second["id"], second["headers"], second["timestamp"]) == (None, [], None)
+
+
+class Slow(Stream):
+    """A stream of so many messages, whose server is silent to the first consumers, and counts what it holds."""
+
+    def __init__(self, *messages: Message, silent: int, timeout: str = "1 minute", **given: str) -> None:
+        super().__init__(SourceOptions.of({**OPTIONS, "timeout": timeout, **given}))
+        self._messages, self._silent = list(messages), silent
+        self.asked: list[object] = []
+
+    def consumer(self, place: Any, _window: int, **_: bool) -> Any:  # noqa: ANN401  as the stream's
+        self.asked.append(place)
+        if place == LAST:
+            left = self._messages[-1:]
+        else:  # all of them came since a time
+            left = [each for each in self._messages if not isinstance(place, int) or each.offset >= place]
+        self._silent -= 1
+        return Given([] if self._silent >= 0 else left)
+
+    def is_empty(self) -> bool:
+        return not self._messages
+
+
+class Given:
+    """What one consumer is given."""
+
+    is_open, is_full = True, False
+
+    def __init__(self, left: list[Message]) -> None:
+        self._left = left
+
+    def next(self, _wait_s: float) -> Message | None:
+        return self._left.pop(0) if self._left else None
+
+    def close(self) -> None:
+        """Let go."""
+
+
+def planner_of(stream: Stream) -> Planner:
+    planner = Planner(stream.options)
+    planner._stream = stream
+    return planner
+
+
+def test_silence_is_heard_for_longer_than_a_server_takes_to_count() -> None:
+    """RabbitMQ counts the messages of a stream every five seconds."""
+    assert planning._ANSWER_S > 5
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest", "3", "2026-01-02T03:04:05Z"])
+@pytest.mark.parametrize("silent", [1, 2])
+def test_a_stream_that_gives_nothing_is_not_taken_for_an_empty_one(starting: str, silent: int) -> None:
+    """A query would begin at its end, or before what `latest` names."""
+    stream = Slow(*map(message, range(3, 9)), silent=silent, startingOffsets=starting)
+    begun = planner_of(stream).initial()
+    assert begun == (Position.behind(message(8)) if starting == "latest" else Position.at(message(3)))
+
+
+def test_a_stream_whose_server_counts_nothing_is_empty() -> None:
+    for starting in ("earliest", "latest", "0", "2026-01-02T03:04:05Z"):
+        planner = planner_of(Slow(silent=0, startingOffsets=starting))
+        assert planner.initial() == Position(offset=0, is_read=False)
+        planner.stop_at_now()
+        assert planner.following(planner.initial()) == planner.initial()
+
+
+def test_a_stream_that_gives_nothing_for_the_time_of_its_option_cannot_be_reached() -> None:
+    for starting in ("earliest", "latest"):
+        stream = Slow(message(3), silent=1 << 30, timeout="0.2 s", startingOffsets=starting)
+        with pytest.raises(UnavailableError, match=r"had no answer for 0\.2 s: it .* though it has some"):
+            planner_of(stream).initial()
+
+
+def test_available_now_reads_to_its_end_also_where_nothing_comes_for_a_moment() -> None:
+    stream = Slow(*map(message, range(9)), silent=1)
+    planner = planner_of(stream)
+    planner.stop_at_now()
+    stream._silent = 1
+    assert planner.following(Position.at(message(0))).offset == 8
+
+
+def test_an_epoch_has_no_more_than_its_limit_also_where_nothing_comes_for_a_moment() -> None:
+    stream = Slow(*map(message, range(9)), silent=0)
+    planner = planner_of(stream)
+    planner.stop_at_now()
+    planner.following(Position.at(message(0)))
+    stream._silent = 1
+    assert planner.following(Position.at(message(0)), 3).offset == 2
+
+
+def test_a_stream_is_not_another_one_because_it_gives_nothing() -> None:
+    """What was read last must be there; silence does not say that it is not."""
+    stream = Slow(*map(message, range(9)), silent=2)
+    planner_of(stream).require_kept(Position.behind(message(8)))
+    assert stream.asked == [8, LAST, 8]
+    with pytest.raises(SourceChangedError, match="was deleted and made anew"):
+        planner_of(Slow(*map(message, range(4)), silent=0)).require_kept(Position.behind(message(8)))
+    with pytest.raises(SourceChangedError, match="was deleted and made anew"):
+        planner_of(Slow(silent=0)).require_kept(Position.behind(message(8)))
 
 
 def test_the_format_reads_streams_alone() -> None:

@@ -143,11 +143,24 @@ class Stream:
 
     def consumer(self, place: Place, window: int, *, goes_on: bool = True) -> Consumer:
         """Begin to read. Raises one of the server's errors."""
-        if self._connection is None or not self._connection.is_open:
-            self._connection = self.server.connect()
-        made = Consumer(self._connection, self.options.stream, place, window, goes_on=goes_on)
+        made = Consumer(self._connected(), self.options.stream, place, window, goes_on=goes_on)
         self._consumers = [*(each for each in self._consumers if each.is_open), made]
         return made
+
+    def is_empty(self) -> bool:
+        """Say whether the server counts no message in it, which no silence tells. Raises one of the server's errors.
+
+        It counts every five seconds.
+        """
+        channel = self._connected().channel()
+        told = channel.queue_declare(self.options.stream, passive=True)
+        channel.close()
+        return not told.method.message_count
+
+    def _connected(self) -> Any:  # noqa: ANN401  pika's
+        if self._connection is None or not self._connection.is_open:
+            self._connection = self.server.connect()
+        return self._connection
 
     def ask(self, work: Callable[[], T]) -> T:
         """Do what asks the server, and again while it may pass; return the answer. Raises a typed error."""

@@ -23,8 +23,11 @@ log = logging.getLogger("onceonly")
 _LOOKED_AT: Final = 200
 """So many new messages the driver is sent; where there are more, it asks for the last ones."""
 _CHUNK: Final = 5_000
-_ANSWER_S, _QUIET_S, _SOON_S = 3.0, 0.1, 0.3
-"""How long the first message of several may take, where there are some; the next; and one where there may be none."""
+_ANSWER_S, _QUIET_S, _SOON_S = 6.0, 0.1, 0.3
+"""How long the first message of several may take, where there are some; the next; and one where there may be none.
+
+The first is longer than the five seconds after which a server counts anew what a stream holds.
+"""
 
 
 class Planner:
@@ -42,7 +45,8 @@ class Planner:
         starting = self._options.starting
         if starting == LATEST:
             return self._tip() or Position(offset=0, is_read=False)
-        found = self._first(FIRST if starting == EARLIEST else starting)
+        place = FIRST if starting == EARLIEST else starting
+        found = self._first(place)
         if found is None:
             tip = self._tip()
             if isinstance(starting, int) and starting > (tip.offset + 1 if tip else 0):
@@ -51,7 +55,13 @@ class Planner:
                     + (f"ends at offset {tip.offset}" if tip else "is empty"),
                     next_step="name an offset that is there, or earliest or latest",
                 )
-            return tip or Position(offset=0, is_read=False)
+            if tip is None:
+                return Position(offset=0, is_read=False)
+            # Of a time, only a server that has just given another message says by silence that nothing came since.
+            is_there = starting == EARLIEST or (isinstance(starting, int) and starting <= tip.offset)
+            found = self._first(place, is_there=is_there)
+            if found is None:
+                return tip
         if isinstance(starting, int) and found.offset > starting:
             log.warning(
                 "%s: the stream %s keeps nothing from offset %d to %d; it begins at %d.",
@@ -66,8 +76,8 @@ class Planner:
     def following(self, start: Position, rows_max: int = 0) -> Position:
         """Return the end of the next epoch; the same place where there is nothing new. Raises a typed error."""
         end = self._stream.ask(lambda: self._look(start))
-        if self._until is not None and end.offset > self._until.offset:
-            end = self._until
+        if self._until is not None:
+            end = self._until  # it was seen, and need not have come again by now
         if end.offset < start.next:
             return start
         if rows_max and end.offset - start.next >= rows_max:
@@ -135,51 +145,73 @@ class Planner:
             return consumer
         found = consumer.next(_ANSWER_S)
         if found is None:
-            tip = self._last()
-            if tip is None or tip.offset < start.offset:
+            if self._ends_before(start.offset):
                 raise made_anew(
                     self._stream.where, f"it ends before offset {start.offset}, up to which was read"
                 )
-            raise self._stream.unavailable(f"it did not give the message at offset {start.offset}")
+            raise TimeoutError(f"it did not give the message at offset {start.offset}")
         if is_unread(self._stream, found, start):
             consumer.close()  # whoever looks next wants it, too
             consumer = self._stream.consumer(found.offset, _LOOKED_AT, goes_on=False)
         return consumer
 
-    def _first(self, place: Place) -> Message | None:
-        """Return the first message from a place on; None where none comes."""
+    def _first(self, place: Place, *, is_there: bool = False) -> Message | None:
+        """Return the first message from a place on; None where none comes: of an empty stream, or at its end.
+
+        One that ``is_there``, and one of a stream that its server does not call empty, is asked for until it comes.
+        """
 
         def ask() -> Message | None:
             consumer = self._stream.consumer(place, 1, goes_on=False)
             found = consumer.next(_ANSWER_S)
             consumer.close()
+            if found is None and (is_there or (place == FIRST and not self._stream.is_empty())):
+                raise TimeoutError(f"it gave no message from {place} on, though it has some")
             return found
 
         return self._stream.ask(ask)
 
     def _reaching(self, offset: int, end: Position) -> Position:
         """Return the place behind the message at an offset, or the first behind it; at most the end."""
-        found = self._first(offset)
+        found = self._first(offset, is_there=True)
         return Position.behind(found) if found is not None and found.offset < end.offset else end
 
     def _tip(self) -> Position | None:
-        """Return the place behind the newest message; None where there is none."""
+        """Return the place behind the newest message; None where the stream is empty."""
         found = self._stream.ask(self._last)
         return None if found is None else Position.behind(found)
 
     def _last(self) -> Message | None:
+        """Return the newest message; None where the server says that there is none. Raises one of its errors, too."""
         consumer = self._stream.consumer(LAST, _CHUNK)
         found = _drained(consumer, _ANSWER_S, _QUIET_S, within_s=_ANSWER_S)
         consumer.close()
+        if found is None:
+            self._require_empty()
         return found
+
+    def _ends_before(self, offset: int) -> bool:
+        """Say whether the newest message lies before an offset. Raises one of the server's errors, too."""
+        consumer = self._stream.consumer(LAST, _CHUNK)
+        newest, found = None, consumer.next(_ANSWER_S)
+        while found is not None and found.offset < offset:
+            newest, found = found, consumer.next(_ANSWER_S)
+        consumer.close()
+        if newest is None and found is None:
+            self._require_empty()
+        return found is None
+
+    def _require_empty(self) -> None:
+        if not self._stream.is_empty():
+            raise TimeoutError("it did not give its last message, though it has some")
 
 
 def _drained(
     consumer: Consumer, first_s: float = 0.0, next_s: float = 0.0, within_s: float = 0.5
 ) -> Message | None:
     """Return the newest of the messages that have come, and come soon."""
-    deadline = time.monotonic() + within_s
     newest, message = None, consumer.next(first_s)
+    deadline = time.monotonic() + within_s
     while message is not None:
         newest = message
         message = consumer.next(next_s) if time.monotonic() < deadline else None
