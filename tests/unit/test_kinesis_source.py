@@ -17,7 +17,7 @@ from onceonly.families import kinesis
 from onceonly.sources.kinesis import planning, ranges
 from onceonly.sources.kinesis.options import SourceOptions
 from onceonly.sources.kinesis.planning import Planner
-from onceonly.sources.kinesis.positions import Offset
+from onceonly.sources.kinesis.positions import Offset, forked
 from onceonly.sources.kinesis.ranges import KEPT, Ranges
 from onceonly.sources.kinesis.reading import Share, Task, shares
 from onceonly.sources.kinesis.rows import batches, unpacked
@@ -256,6 +256,71 @@ def test_a_fork_reads_beside_its_original_also_with_other_tasks(tmp_path: Path) 
     for each in (query, fork):
         each.live()
         assert sorted(each.drain()) == sorted(sent)
+
+
+def test_a_fork_is_independent_of_how_far_its_original_is_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the original deletes, the fork needs no more after its first epoch; also one that was forked of a fork."""
+    monkeypatch.setattr(planning, "KEPT", 10)
+    stream = Stream(2)
+    query = Query(stream, tmp_path)
+    sent = fill(stream, range(20))
+    query.epoch()
+    forks = []
+    text = json.dumps(query.offset.json)
+    for name in ("one", "two"):
+        fork = Query(stream, tmp_path)
+        text = forked(text, name)
+        assert text == json.dumps(json.loads(text))
+        fork.offset, fork.rows = Offset.of(json.loads(text)), list(query.rows)
+        fork.planner.require_kept(fork.offset)
+        forks.append(fork)
+    assert len({each.offset.reader for each in (query, *forks)}) == 3
+    for each in (*forks, query):  # the forks' first epoch
+        sent += fill(stream, range(len(sent), len(sent) + 5))
+        each.epoch()
+    for _ in range(30):
+        sent += fill(stream, range(len(sent), len(sent) + 2))
+        query.epoch()
+        query.planner.forget(query.offset)
+    for fork in forks:
+        for _ in range(12):
+            fork.live()
+            fork.epoch(records_max=3)
+            fork.planner.forget(fork.offset)
+            query.planner.forget(query.offset)
+    for each in (query, *forks):
+        assert sorted(each.drain()) == sorted(sent)
+
+
+def test_a_fork_of_a_place_whose_range_is_gone_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "KEPT", 2)
+    stream = Stream()
+    query = Query(stream, tmp_path)
+    for number in range(12):
+        fill(stream, range(number, number + 1))
+        query.epoch()
+        if number == 0:
+            place = Offset.of(json.loads(forked(json.dumps(query.offset.json), "one")))
+        query.planner.forget(query.offset)
+    for look in (
+        Planner(query.options, query.client()).require_kept,
+        Planner(query.options, query.client()).following,
+    ):
+        with pytest.raises(
+            SourceChangedError, match="where epoch 1 of the source kinesis ended is not known"
+        ):
+            look(place)
+    with pytest.raises(SourceChangedError, match=r"onceonly\.ranges"):
+        query.planner.following(Offset.of({**place.json, "former": "f" * 32}))
+
+
+def test_offsets_of_other_sources_are_the_same_in_a_fork() -> None:
+    for text in ("-", "7", '{"logOffset":3}', '{"journal":"a","reader":"b","segment":1}', '{"t":{"0":3}}'):
+        assert forked(text, "one") == text
 
 
 def test_old_ranges_are_deleted_and_those_of_a_replay_stay(tmp_path: Path) -> None:

@@ -410,6 +410,36 @@ def test_a_fork_is_another_query_and_leaves_the_first_alone(
     assert (detail["epoch"]["state"], detail["epoch"]["reason"]) == ("skipped", "savepoint")
 
 
+def test_a_fork_of_a_query_that_reads_kinesis_begins_with_ranges_of_its_own(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the barrier, and in the link that says what it was decided by, alike; the original's are named once."""
+
+    def barrier(epoch: int) -> str:
+        return json.dumps({"version": 1, "reader": "a" * 32, "number": epoch + 1, "made": "", "former": ""})
+
+    monkeypatch.setattr(query, "barrier", barrier)
+    query.complete(4, 5)
+
+    def ends(checkpoint: Path, epoch: int) -> dict[str, object]:
+        told = (checkpoint / "offsets" / str(epoch)).read_text(encoding="utf-8")
+        (link,) = open_log(str(checkpoint), query=id_of(checkpoint), create=True).chain(epoch)
+        assert told.split("\n")[2:] == list(link.barrier)
+        found: dict[str, object] = json.loads(link.barrier[0])
+        return found
+
+    place, readers = query.path, ["a" * 32]
+    for name in ("one", "two"):
+        savepoints.create(str(place), str(tmp_path / f"{name}-savepoints"))
+        place = tmp_path / name
+        assert fork(tmp_path / f"{name}-savepoints", place)[0] == 0
+        found = ends(place, 5)
+        assert (found["former"], found["number"]) == ("a" * 32, 6)
+        readers.append(str(found["reader"]))
+    assert len(set(readers)) == 3
+    assert ends(query.path, 5)["former"] == ""
+
+
 def test_a_fork_knows_all_targets_of_its_query_and_so_do_its_own_forks(
     query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onceonly import failpoints
+from onceonly import failpoints, offsets
 from onceonly.durable.sealed import UNREADABLE, decoder
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.guards import known
@@ -29,6 +29,7 @@ from onceonly.savepoints.alone import alone, clear
 from onceonly.savepoints.copying import Copier
 from onceonly.savepoints.manifest import FILES
 from onceonly.savepoints.place import differs
+from onceonly.sources.kinesis.positions import forked
 from onceonly.stores.address import Kind
 from onceonly.stores.opened import address_of, folder_of, open_store
 from onceonly.stores.port import put_once
@@ -163,7 +164,8 @@ def build(
     else:
         _copy(copier, savepoint, list(filter(_is_identity, kept)), address, told)
         identity.record_move(log_store(to), home_of(to))
-    _copy(copier, savepoint, [name for name in kept if name.startswith(_LAST)], address, told)
+    last = [name for name in kept if name.startswith(_LAST)]
+    _copy(copier, savepoint, last, address, told, fork=begun.query if begun.anew else "")
     before_id()
     failpoints.hit("savepoint.before_id")
     if begun.anew:
@@ -173,12 +175,21 @@ def build(
     _finish(open_store(address))
 
 
-def _copy(copier: Copier, savepoint: Savepoint, names: Sequence[str], to: Address, told: Told) -> None:
-    """Copy files, and see that they are those of the manifest."""
+def _copy(
+    copier: Copier, savepoint: Savepoint, names: Sequence[str], to: Address, told: Told, fork: str = ""
+) -> None:
+    """Copy files, and see that they are those of the manifest. ``fork`` is the id of a query of its own."""
     listed = {each.name: each for each in savepoint.files}
-    schemas = {name: copier.source.get(name) for name in names if _SCHEMAS.fullmatch(name)}
-    wrong = [differs(listed[name], data) for name, data in schemas.items()]
-    own = {name: _moved(data or b"", to) for name, data in schemas.items()}
+    changed = {
+        name: copier.source.get(name)
+        for name in names
+        if _SCHEMAS.fullmatch(name) or (fork and name.startswith("offsets/"))
+    }
+    wrong = [differs(listed[name], data) for name, data in changed.items()]
+    own = {
+        name: _moved(data or b"", to) if _SCHEMAS.fullmatch(name) else _forked(data or b"", fork)
+        for name, data in changed.items()
+    }
     copied, gone = copier.copy_all(names, own=own, told=told)
     wrong += [f"{name} is missing" for name in gone]
     wrong += [
@@ -199,6 +210,14 @@ def _moved(schemas: bytes, to: Address) -> bytes:
     root = f"file:{to.path}" if to.kind is Kind.FOLDER else to.location
     quoted = json.dumps(root)[1:-1]
     return _SCHEMA.sub(lambda match: f'"{quoted}{match[1]}"', schemas.decode()).encode()
+
+
+def _forked(data: bytes, fork: str) -> bytes:
+    """Let the offsets of a barrier be those that a fork begins with."""
+    text = data.decode()
+    for offset in offsets.barrier(text):
+        text = text.replace(offset, forked(offset, fork))
+    return text.encode()
 
 
 def _is_identity(name: str) -> bool:
@@ -231,6 +250,7 @@ def _begin_log(savepoint: Savepoint, place: Address, to: str, begun: Beginning, 
         run="",
         votes=(),
         carried=(),
+        barrier=tuple(_of_fork(each, begun.query) for each in link.barrier),
         settings=link.settings if refused else {},
         uses={},
         reason=Skip.SAVEPOINT.value,
@@ -238,6 +258,12 @@ def _begin_log(savepoint: Savepoint, place: Address, to: str, begun: Beginning, 
     put_once(store, log_files.link(link.epoch, 0), log_files.encode("link", first))
     receipt = Receipt(epoch=link.epoch, index=0, plan=plan)
     put_once(store, log_files.receipt(link.epoch), log_files.encode("receipt", receipt))
+
+
+def _of_fork(line: str, fork: str) -> str:
+    offset = offsets.plain(line, "")
+    found = forked(offset, fork)
+    return line if found == offset else found
 
 
 def _targets(savepoint: Savepoint, place: Address, *, refused: bool) -> tuple[origin.Target, ...]:

@@ -64,6 +64,8 @@ class Planner:
             start, done, more = self._next(offset)
         if not more:
             return offset
+        if offset.former:
+            self._ranges(offset).begin()
         names = sorted(start)
         count = min(self._options.tasks, len(names))
         return Offset(
@@ -81,7 +83,7 @@ class Planner:
     def require_kept(self, offset: Offset) -> None:
         """See that the stream keeps what follows an epoch. Any process; only looks. Raises ``SourceChangedError``."""
         self._require(offset)
-        ranges = self._ranges(offset)
+        ranges = self._standing(offset)
         for group, names in enumerate(offset.groups):
             found = ranges.get(offset.number, group, {name: offset.start[name] for name in names})
             if found is None:
@@ -114,6 +116,10 @@ class Planner:
     def _ranges(self, offset: Offset) -> Ranges:
         return Ranges.at(self._options.ranges, offset.reader)
 
+    def _standing(self, offset: Offset) -> Ranges:
+        """Return the ranges among which those of an epoch are: of a fork's first offset, those of its original."""
+        return Ranges.at(self._options.ranges, offset.former or offset.reader)
+
     def _look(self) -> tuple[str, float]:
         """Return when the stream was made, empty where nobody may know, and the service's time."""
         try:
@@ -135,7 +141,7 @@ class Planner:
                 f"the stream {self._options.stream.where} was deleted and made anew since this query's checkpoint",
                 next_step="start on a new checkpoint; what the old stream held and nobody has read is lost",
             )
-        self._ranges(offset).require()
+        self._standing(offset).require()
         self._known = offset.reader
 
     def _first(self) -> tuple[dict[str, Position], list[str]]:
@@ -185,7 +191,7 @@ class Planner:
         """Return where all shares of an epoch ended. One that no task has put is empty, from now on."""
         if self._ends[0] == offset.number:
             return self._ends[1]
-        ranges = self._ranges(offset)
+        ranges = self._standing(offset)
         ends: dict[str, End] = {}
         for group, names in enumerate(offset.groups):
             start = {name: offset.start[name] for name in names}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping  # noqa: TC003  msgspec reads it
 from typing import Any
 
@@ -39,6 +41,7 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     were read to their end, ``groups`` the shards of each task. ``until`` is when an ``availableNow`` has begun, by the
     service's clock; ``records_max`` what all tasks together may read. ``behind`` is for people: how many milliseconds
     the places in ``start`` were behind the newest record of their shard, by the service, named as in this offset.
+    ``former`` is in the first offset of a fork: the reader among whose ranges are those of this epoch.
     """
 
     version: int = VERSION
@@ -51,6 +54,7 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
     records_max: int | None = None
     behind: Mapping[str, int] = msgspec.field(name=BEHIND_MS, default_factory=dict)
+    former: str = ""
 
     @property
     def json(self) -> dict[str, Any]:
@@ -62,3 +66,18 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, given: Mapping[str, Any]) -> Offset:
         """Read one of a checkpoint. Raises ``ConfigurationError``."""
         return read_offset(cls, given, version=VERSION, of="Kinesis", source="the source kinesis")
+
+
+def forked(offset: str, query: str) -> str:
+    """Return the text of an offset as a fork begins with it, which keeps its ranges apart; another source's as it is.
+
+    ``query`` is the fork's id: the same fork always has the same ranges.
+    """
+    try:
+        given = msgspec.json.decode(offset, type=Offset)
+    except msgspec.MsgspecError:
+        return offset
+    reader = hashlib.sha256(f"{query} {given.reader}".encode()).hexdigest()[: len(given.reader)]
+    former = given.former or given.reader
+    # As Spark has it from Python: it compares texts.
+    return json.dumps({**json.loads(offset), "reader": reader, "former": former})
