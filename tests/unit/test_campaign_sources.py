@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from rich.console import Console
+from tests.unit.journal_bench import opened, rows
 from tests.unit.test_campaign_matrix import blocks, fold, one
 
 from onceonly import failpoints
-from onceonly.errors import ConfigurationError
-from onceonly_proof.auditor import Anomaly, Input, Seen, World, judge
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.model import LinkKind
+from onceonly.sources.journal import Journal, Reader
+from onceonly_proof.auditor import Anomaly, Decision, Input, Seen, Slot, World, judge
 from onceonly_proof.auditor.log import _ends
 from onceonly_proof.campaign import job, watch, way
 from onceonly_proof.campaign.plan import FAULTS_MAX, plan_round
 from onceonly_proof.campaign.queries import is_possible
 from onceonly_proof.campaign.records import records
 from onceonly_proof.campaign.run import CampaignOptions, run_campaign
-from onceonly_proof.campaign.sources import SOURCES
+from onceonly_proof.campaign.sources import SOURCES, journal
 from onceonly_proof.campaign.sources.kinesis import Shards
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.cli import verify as cli_verify
@@ -185,6 +188,97 @@ def test_of_kinesis_the_next_offset_and_of_the_newest_its_ranges_tell_where_an_e
     fix(3, b=["trim_horizon", ""], c=["after", "6"])
     newest = {"a": 4, "b": 0, "c": 2}
     assert flow.ends_of(barriers) == {**first, 2: newest, 3: newest}
+
+
+class Kept:
+    """A journal that is written, read and tidied, and a campaign that keeps its segments."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kept = journal.Kept(folder / "journal", folder / "segments")
+        self.writer = opened(folder / "journal")
+        self.reader = Reader(Journal.at(str(folder / "journal")), wait_s=0)
+        self.barriers = {-1: [json.dumps(self.reader.initial().offset)]}
+
+    def epoch(self, *segments: list[str]) -> None:
+        """Write segments, keep them, read them for good, and have the writer delete what it may."""
+        for each in segments:
+            self.writer.append(rows(*each))
+        self.kept.take()
+        number = len(self.barriers) - 1
+        self.barriers[number] = [json.dumps({"journal": "a", "reader": "b", "segment": self.writer.newest})]
+        self.reader.commit(self.writer.newest)
+        self.writer.tidy(now=True)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    made = Kept(tmp_path)
+    made.epoch(["a", "b"], ["c"])
+    made.epoch(["d"])
+    made.epoch(["e", "f"])
+    return made
+
+
+ROWS = [f"row {each}".encode() for each in "abcdefg"]
+WENT_IN = [Input(number, "http/0", 10 + number, None, value) for number, value in enumerate(ROWS)]
+
+
+def test_of_a_journal_that_deletes_what_was_read_each_rows_epoch_is_known(kept: Kept, tmp_path: Path) -> None:
+    assert len(list((tmp_path / "journal" / "segments").iterdir())) < 4
+    assert kept.kept.ends_of(kept.barriers) == {
+        -1: {"journal/0": 0}, 0: {"journal/0": 3}, 1: {"journal/0": 4}, 2: {"journal/0": 6},
+    }  # fmt: skip
+    found = kept.kept.located(WENT_IN)
+    assert [(each.partition, each.position) for each in found] == [
+        *(("journal/0", number) for number in range(6)),
+        ("http/0", 16),
+    ]
+    assert [each.id for each in found] == list(range(7))
+
+
+def test_a_segment_that_nobody_has_kept_leaves_nothing_to_judge(kept: Kept, tmp_path: Path) -> None:
+    (tmp_path / "segments" / f"{2:020d}").unlink()
+    for work in (lambda: kept.kept.located(WENT_IN), lambda: kept.kept.ends_of(kept.barriers)):
+        with pytest.raises(UnavailableError, match="was deleted before the campaign had kept it"):
+            work()
+
+
+def test_a_row_over_a_journal_that_is_seen_before_its_decision_is_named(kept: Kept) -> None:
+    """As of a sink that writes early: its epoch is decided at 10 s for each that came before."""
+    ends = kept.kept.ends_of(kept.barriers)
+    ranges = [(ends[epoch - 1]["journal/0"], ends[epoch]["journal/0"]) for epoch in range(3)]
+    decisions = [
+        Decision(
+            epoch=epoch,
+            kind=LinkKind.COMMIT,
+            ranges={"journal/0": span},
+            slots=(Slot("files", 0, span[1] - span[0]),),
+            decided_s=10.0 * (1 + epoch),
+            receipt=True,
+        )
+        for epoch, span in enumerate(ranges)
+    ]
+    inputs = kept.kept.located(WENT_IN)[:6]
+
+    def seen(late_s: float) -> World:
+        moments = [10.0, 10.0, 10.0, 20.0, 30.0, 30.0]
+        found = [
+            Seen("files", None, row.value, seen_s=at + late_s)
+            for row, at in zip(inputs, moments, strict=True)
+        ]
+        return World(sinks=("files",), inputs=inputs, at_end=found, during=found, decisions=decisions)
+
+    assert judge(seen(0.1)).is_clean
+    early = judge(seen(-0.1))
+    assert early.anomalies[Anomaly.VISIBLE_BEFORE_DECISION] == 6
+    assert "was decided 0.100 s later" in early.examples[0]
+
+
+def test_what_an_epoch_has_read_of_a_journal_no_sink_may_lack(kept: Kept) -> None:
+    decision = Decision(epoch=0, kind=LinkKind.COMMIT, ranges={"journal/0": (0, 4)}, receipt=True)
+    world = World(sinks=("files",), inputs=kept.kept.located(WENT_IN), at_end=[], decisions=[decision])
+    found, lost = watch.arrived(world)
+    assert (lost, judge(found).anomalies[Anomaly.LOST]) == (3, 4)
 
 
 def test_what_never_arrived_is_counted_and_what_one_sink_has_shown_no_other_may_lack() -> None:

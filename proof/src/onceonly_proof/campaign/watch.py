@@ -22,6 +22,7 @@ from onceonly_proof.auditor import (
 from onceonly_proof.auditor.files import visible_files
 from onceonly_proof.auditor.letters import refused_by
 from onceonly_proof.campaign import queries
+from onceonly_proof.campaign.sources.journal import JOURNAL
 from onceonly_proof.campaign.targets import STAGED, WithStaged
 
 if TYPE_CHECKING:
@@ -223,13 +224,20 @@ def inputs(task: Task, flow: Flow) -> list[Input]:
 
 
 def arrived(world: World) -> tuple[World, int]:
-    """Return the world of what any sink ever showed, and how many rows went in beside.
+    """Return the world of what was decided or ever shown, and how many rows went in beside.
 
     For a source that sends nothing again: what never arrived was lost before the journal. What one sink has shown, none
-    may lack.
+    may lack, and none what an epoch has read of the journal.
     """
     there = {row.value for row in (*world.at_end, *world.during)}
-    inputs = [each for each in world.inputs if each.value in there]
+    read = max(
+        (each.ranges.get(JOURNAL, (0, 0))[1] for each in world.decisions or () if each.is_commit), default=0
+    )
+    inputs = [
+        each
+        for each in world.inputs
+        if each.value in there or (each.partition == JOURNAL and each.position < read)
+    ]
     return replace(world, inputs=inputs), len(world.inputs) - len(inputs)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from onceonly_proof.auditor.log import EndsOf
     from onceonly_proof.campaign.workload import Workload
 
 _ENDLESS = 10**9
@@ -57,10 +58,15 @@ class Numbers(Flow):
         return None if self._kind != "socket" or self.server.sent() >= self.distinct else False
 
     def inputs(self) -> list[Input]:
-        return [
+        return self._reading.located([
             Input(number, f"{self._kind}/0", number, self._key(number), value_of(self._kind, number))
             for number in range(self.distinct)
-        ]
+        ])  # fmt: skip
+
+    @property
+    def ends_of(self) -> EndsOf:
+        """Its offsets name segments, and these tell which rows they hold."""
+        return self._reading.ends_of
 
     def close(self) -> None:
         self._reading.close()

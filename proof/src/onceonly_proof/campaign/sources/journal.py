@@ -1,21 +1,37 @@
-"""What rounds over a journal have in common: its options, and the receiver beside the job, which dies, too."""
+"""What rounds over a journal have in common: its options, the receiver beside the job, which dies, too, and its rows.
+
+A journal deletes what was read. So that the auditor knows of each row the epoch that it belongs to, all of its segments
+are kept under other names.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from dataclasses import replace
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Final
 
 from onceonly.errors import UnavailableError
 from onceonly_proof.embedded.process import GuardedProcess
 from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from random import Random
 
+    from onceonly_proof.auditor import Input
+    from onceonly_proof.auditor.log import Ends
+
+JOURNAL: Final = "journal/0"
+"""The input partition that a journal is; a row's position there is how many came before it."""
 _POLL_S = 0.1
+_TAKE_S = 0.05
+"""A writer deletes segments a second after their epoch and the next are complete, at the soonest."""
 _UP_S = 120.0
 
 
@@ -42,6 +58,7 @@ class Reading:
             "maxRowsPerTrigger": str(rows),
             "tasks": str(tasks),
         }
+        self._kept = Kept(folder / "journal", folder / "segments")
         self._receiver: Receiver | None = None
         if draw.random() < 0.5:  # noqa: PLR2004  as often as not
             self._receiver = Receiver(feed, self.options, folder, env)
@@ -49,13 +66,94 @@ class Reading:
 
     def start(self) -> None:
         """Start the receiver beside the job, if there is one. Raises ``UnavailableError``."""
+        self._kept.start()
         if self._receiver is not None:
             self._receiver.start()
 
+    def located(self, inputs: Sequence[Input]) -> list[Input]:
+        """Return inputs with their places in the journal; as they were where they never came into it.
+
+        Raises ``UnavailableError`` where a segment was deleted before it was kept.
+        """
+        return self._kept.located(inputs)
+
+    def ends_of(self, barriers: Mapping[int, list[str]]) -> dict[int, Ends]:
+        """Say where epochs ended, by their barriers, which name segments. Raises as ``located``."""
+        return self._kept.ends_of(barriers)
+
     def close(self) -> None:
         """End it. Idempotent."""
+        self._kept.close()
         if self._receiver is not None:
             self._receiver.close()
+
+
+class Kept:
+    """The segments that a journal ever had, as further names of its files."""
+
+    def __init__(self, journal: Path, folder: Path) -> None:
+        self._segments, self._folder = journal / "segments", folder
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="segments", daemon=True)
+
+    def start(self) -> None:
+        """Begin to keep them."""
+        self._thread.start()
+
+    def take(self) -> None:
+        """Keep what is there now. Any thread."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # there is no journal yet
+            for name in os.listdir(self._segments):  # noqa: PTH208  names alone
+                if name.isdecimal() and not (self._folder / name).exists():
+                    with suppress(FileNotFoundError, FileExistsError):
+                        os.link(self._segments / name, self._folder / name)
+
+    def located(self, inputs: Sequence[Input]) -> list[Input]:
+        """Return inputs with their places in the journal, as ``Reading`` does."""
+        places: dict[bytes, int] = {}
+        for position, value in enumerate(chain.from_iterable(self._rows())):
+            places.setdefault(value, position)
+        return [
+            replace(each, partition=JOURNAL, position=places[each.value]) if each.value in places else each
+            for each in inputs
+        ]
+
+    def ends_of(self, barriers: Mapping[int, list[str]]) -> dict[int, Ends]:
+        """Say where epochs ended, as ``Reading`` does."""
+        ends = [0, *accumulate(map(len, self._rows()))]
+        found: dict[int, Ends] = {}
+        for epoch, lines in barriers.items():
+            segment = json.loads(lines[0])["segment"] if lines else len(ends)
+            if segment < len(ends):
+                found[epoch] = {JOURNAL: ends[segment]}
+        return found
+
+    def close(self) -> None:
+        """End it; what was kept stays. Idempotent."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _rows(self) -> list[list[bytes]]:
+        """Return the values of each segment, from the first on."""
+        import pyarrow as pa
+
+        self.take()
+        paths = sorted(self._folder.iterdir())
+        if [int(path.name) for path in paths] != list(range(1, len(paths) + 1)):
+            raise UnavailableError(
+                "a segment of the journal was deleted before the campaign had kept it, so that nobody knows which "
+                "epoch its rows belong to",
+                next_step="run the round again, on a machine that has less to do",
+            )
+        # A header, a line that says what it is, and a stream of Arrow's: see the reference of feeds.
+        streams = [path.read_bytes().split(b"\n", 2)[2] for path in paths]
+        return [pa.ipc.open_stream(each).read_all().column("value").to_pylist() for each in streams]
+
+    def _run(self) -> None:
+        while not self._ended.wait(_TAKE_S):
+            self.take()
 
 
 class Receiver:

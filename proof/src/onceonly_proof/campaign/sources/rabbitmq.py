@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from onceonly_proof.auditor.log import EndsOf
     from onceonly_proof.campaign.workload import Workload
 
 _AGAIN_S = 0.2
@@ -113,7 +114,12 @@ class Messages(_Published):
         return None
 
     def inputs(self) -> list[Input]:
-        return require_whole(self._taken)
+        return self._reading.located(require_whole(self._taken))
+
+    @property
+    def ends_of(self) -> EndsOf:
+        """Its offsets name segments, and these tell which messages they hold."""
+        return self._reading.ends_of
 
     def close(self) -> None:
         self._reading.close()
