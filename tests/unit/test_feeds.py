@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 import time
 import traceback
 from email.utils import formatdate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pika
 import pytest
 from tests.unit.journal_bench import opened
 from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, ScriptedServer
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
+from onceonly.families.rabbitmq import Server
 from onceonly.sources.asked import ask
+from onceonly.sources.http import rows as http_rows
+from onceonly.sources.http.events import Events
 from onceonly.sources.http.feed import retry_after
-from onceonly.sources.journal.feeds import Batch, FeedBrokenError, table
+from onceonly.sources.journal import Limits
+from onceonly.sources.journal.feeds import Batch, FeedBrokenError, Gather, table
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.journal.segments import SEGMENTS
 from onceonly.sources.rabbitmq import RabbitFeed
@@ -176,6 +182,25 @@ def test_lines_without_an_id_that_are_alike_are_all_kept_and_none_twice(lives: C
         assert life.values(5) == [line(1).strip(), *[b"{oh"] * 3, line(2).strip()]
 
 
+def test_no_line_is_left_out_because_those_without_an_id_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where what was seen is forgotten, a line is none of those before; and the same one where all comes again."""
+    monkeypatch.setattr(http_rows, "_NAMELESS_MAX", 3)
+    given = [b"x", b"a", b"b", b"x", b"x", b"c", b"d", b"x"]
+
+    def names() -> list[str]:
+        gather = Gather(
+            {"value": "binary", "arrived": "timestamp", "id": "string", "event": "string"}, Limits()
+        )
+        lines = http_rows.Lines("7", "id")
+        for each in given:
+            lines.take(each, gather)
+        found: list[str] = gather.take().rows.column("id").to_pylist()
+        return found
+
+    assert len(set(names())) == len(given)
+    assert names() == names()
+
+
 def test_a_last_line_that_is_whole_needs_no_end(lives: Callable[..., Life]) -> None:
     """As of a server that joins its lines; what is cut off is no JSON object."""
     second = [LINES, line(3), line(4)[:-3]]
@@ -293,8 +318,77 @@ def test_how_long_a_server_wants_to_be_left_alone() -> None:
     assert 50 < retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 60
     assert [
         retry_after(each)
-        for each in ({}, {"retry-after": "soon"}, {"retry-after": formatdate(1, usegmt=True)})
-    ] == [0, 0, 0]
+        for each in (
+            {},
+            {"retry-after": "soon"},
+            {"retry-after": formatdate(1, usegmt=True)},
+            {"retry-after": "²"},
+        )
+    ] == [0, 0, 0, 0]
+
+
+def test_no_number_of_a_server_ends_the_receiver_or_has_it_wait_for_years(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = b"9" * 5000
+    events = Events(None)
+    events.feed(b"retry: " + many)
+    wishes = [
+        retry_after({"retry-after": many.decode()}),
+        retry_after({"retry-after": "9" * 12}),
+        events.retry_s or 0.0,
+    ]
+    asked = ask("socket", {"journal": str(tmp_path / "journal"), "host": "h", "port": "1"})
+    with opened(tmp_path / "journal") as writer:
+        for wish in wishes:
+
+            class Busy:
+                name = of = "a test"
+
+                def receive(self, _mark: str | None, wish: float = wish) -> Iterator[None]:
+                    yield None
+                    raise FeedBrokenError("it is busy", wait_s=wish)
+
+            life = Receiver(Busy(), asked.journal, asked.limits)  # type: ignore[arg-type]
+            waits: list[float] = []
+            monkeypatch.setattr(life._stopping, "wait", waits.append)
+            life._connected(writer)
+            assert waits == [24 * 3600]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("socket", {"host": "somewhere", "port": "1"}),
+        ("http", {"url": "http://somewhere/"}),
+        ("rabbitmq", {"uri": "amqp://somewhere", "queue": "q"}),
+    ],
+)
+def test_a_name_server_that_does_not_answer_says_nothing_of_a_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, str]
+) -> None:
+    """As that of a machine that is just starting: its query would stop for good."""
+
+    def silent(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    feed = ask(name, {"journal": str(tmp_path), **options}).feed
+    with pytest.raises(FeedBrokenError):
+        next(feed.receive(None))
+
+
+@pytest.mark.parametrize("state", ["ProbableAuthenticationError", "ProbableAccessDeniedError"])
+def test_a_server_of_rabbitmq_that_ends_while_it_greets_has_refused_nobody(state: str) -> None:
+    server = Server("amqp://me:pw@h", "a test")
+    of_state: Any = getattr(pika.exceptions, state)
+    for ended in (
+        pika.exceptions.StreamLostError("Stream connection lost: ConnectionResetError(104)"),
+        pika.exceptions.ConnectionClosedByBroker(320, "CONNECTION_FORCED - broker forced connection closure"),
+    ):
+        assert server.refusal(of_state(repr(ended)), "queue q") is None
+    refused = pika.exceptions.ConnectionClosedByBroker(403, "ACCESS_REFUSED - Login was refused")
+    assert isinstance(server.refusal(of_state(repr(refused)), "queue q"), ConfigurationError)
 
 
 @pytest.mark.parametrize(

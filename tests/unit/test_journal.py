@@ -119,6 +119,21 @@ def test_ids_are_forgotten_after_their_time_by_a_clock_that_nobody_sets() -> Non
     assert (window.news([b"a", b"b"]), len(window)) == ([True, False], 1)
 
 
+def test_an_id_that_was_learnt_twice_is_forgotten_after_the_second_time() -> None:
+    """As those of messages that are left out only where the server says that they come again."""
+    now = [0.0]
+    window = Window(10, clock=lambda: now[0])
+    for number, at_s in ((1, 0.0), (2, 9.0)):
+        assert window.news([b"a"], [False]) == [True]
+        window.learn(number, [b"a"], at_s)
+    now[0] = 11.0
+    window.forget()
+    assert window.news([b"a"]) == [False]
+    now[0] = 20.0
+    window.forget()
+    assert (window.news([b"a"]), len(window)) == ([True], 0)
+
+
 def test_ids_are_forgotten_after_their_time_by_writers_that_never_live_so_long(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

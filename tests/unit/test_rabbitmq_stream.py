@@ -170,7 +170,7 @@ class Slow(Stream):
         self._messages, self._silent = list(messages), silent
         self.asked: list[object] = []
 
-    def consumer(self, place: Any, _window: int, **_: bool) -> Any:  # noqa: ANN401  as the stream's
+    def consumer(self, place: Any, window: int, *, goes_on: bool = True) -> Any:  # noqa: ANN401  as its own
         self.asked.append(place)
         if place == LAST:
             left = self._messages[-1:]

@@ -24,6 +24,7 @@ _CONNECT_S: Final = 10.0
 _HEARTBEAT_S: Final = 30
 _REFUSED: Final = 403
 _MISSING: Final = 404
+_NOT_ALLOWED: Final = 530
 _NO_SUCH = "no queue"
 """The words of one that is not there; the same code is given for one whose node is just starting."""
 
@@ -67,19 +68,27 @@ class Server:
         errors = self._pika.exceptions
         if isinstance(error, errors.ChannelClosedByBroker):
             return self._of_channel(error, what)
-        if isinstance(error, errors.ProbableAuthenticationError | errors.AuthenticationError):
+        # Pika takes a server that ends while it greets for one that refuses, which says so by a code.
+        told = str(error.args)
+        if isinstance(error, errors.AuthenticationError) or (
+            isinstance(error, errors.ProbableAuthenticationError) and f"({_REFUSED})" in told
+        ):
             return ConfigurationError(
                 f"{self.where} does not take the user or the password of the option uri",
                 next_step="see to the option uri",
             )
-        if isinstance(error, errors.ProbableAccessDeniedError):
+        if isinstance(error, errors.ProbableAccessDeniedError) and (
+            f"({_REFUSED})" in told or f"({_NOT_ALLOWED})" in told
+        ):
             return ConfigurationError(
                 f"{self.where} does not let this user into the virtual host {self.virtual_host}",
                 next_step="see to the option uri, or grant the user its rights",
             )
         causes = [error, *getattr(error, "exceptions", ()), *error.args]
         unknown = any(
-            isinstance(getattr(each, "exception", each), socket.gaierror | UnicodeError) for each in causes
+            isinstance(cause := getattr(each, "exception", each), socket.gaierror | UnicodeError)
+            and getattr(cause, "errno", None) != socket.EAI_AGAIN
+            for each in causes
         )
         if unknown and not self._was_connected:
             return ConfigurationError(

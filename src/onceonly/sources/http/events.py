@@ -45,7 +45,7 @@ class Events:
             case b"id" if b"\0" not in value:
                 self._id = value.decode(errors="replace")
             case b"retry" if value.isdigit():
-                self.retry_s = int(value) / 1000
+                self.retry_s = float(value) / 1000
         return None
 
     def _dispatch(self) -> Event | None:

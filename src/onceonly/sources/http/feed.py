@@ -177,7 +177,11 @@ class HttpFeed:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, socket.gaierror):
             cause = cause.__cause__ or cause.__context__
-        if cause is not None and not self._was_connected:
+        if (
+            cause is not None
+            and getattr(cause, "errno", None) != socket.EAI_AGAIN
+            and not self._was_connected
+        ):
             raise ConfigurationError(
                 f"the host of {self.of} has no address", next_step="see to the option url"
             ) from error
@@ -192,7 +196,7 @@ def _end(read: Lines | Events | None, error: Exception, rest: bytes, gather: Gat
 def retry_after(headers: Mapping[str, str]) -> float:
     """Return how long a server wants to be left alone, in seconds: a number, or a date; 0 where it does not say."""
     text = headers.get("retry-after", "").strip()
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         return float(text)
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onceonly.sources.journal.feeds import Gather
 
 _NAMELESS_MAX: Final = 100_000
-"""So many different rows without an id, behind one id, are told apart from others like them."""
+"""So many different rows without an id, behind one id, are remembered at a time."""
 
 
 class _Nameless:
@@ -25,13 +25,18 @@ class _Nameless:
 
     def __init__(self) -> None:
         self._last: str | None = None
+        self._forgotten = 0
+        """How often all that were seen behind this id were forgotten: what comes then is named anew."""
         self._seen: Counter[bytes] = Counter()
 
     def name(self, data: bytes, last: str | None) -> str:
-        if last != self._last or len(self._seen) >= _NAMELESS_MAX:
-            self._last = last
+        if last != self._last:
+            self._last, self._forgotten = last, 0
             self._seen.clear()
-        text = f"{last}\n{data!r}"
+        elif len(self._seen) >= _NAMELESS_MAX:
+            self._forgotten += 1
+            self._seen.clear()
+        text = f"{last}\n{data!r}" + (f"\nforgotten {self._forgotten}" if self._forgotten else "")
         own = hash_of(text)
         before = self._seen[own]
         self._seen[own] += 1

@@ -24,6 +24,8 @@ log = logging.getLogger("onceonly")
 
 _DELAY_FIRST_S: Final = 0.1
 _DELAY_MAX_S: Final = 30.0
+_WISH_MAX_S: Final = 24 * 3600.0
+"""How long a server is left alone at most, whatever it says: it may say any number."""
 _FULL_S: Final = 0.1
 
 
@@ -108,7 +110,7 @@ class Receiver(threading.Thread):
         self._tries += 1
         # Jitter keeps receivers apart; nobody gains from guessing it.
         backoff = min(_DELAY_MAX_S, _DELAY_FIRST_S * 2 ** min(self._tries - 1, 16))
-        delay = max(wait_s, random.uniform(backoff / 2, backoff))  # noqa: S311
+        delay = max(min(wait_s, _WISH_MAX_S), random.uniform(backoff / 2, backoff))  # noqa: S311
         log.warning("%s: %s; connecting again in %.1f s", self._feed.of, why, delay)
         self._stopping.wait(delay)
 

@@ -19,7 +19,8 @@ class Window:
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._known: set[bytes] = set()
+        self._known: dict[bytes, float] = {}
+        """When each was learnt last: the same id may be learnt twice, where only what comes again is left out."""
         self._learnt: deque[tuple[float, int, tuple[bytes, ...]]] = deque()
 
     def __len__(self) -> int:
@@ -43,13 +44,16 @@ class Window:
         """Remember the ids of a segment, or of a fold, which are known since ``at_s``; in the order of their time."""
         if hashes:
             self._learnt.append((at_s, number, tuple(hashes)))
-            self._known.update(hashes)
+            self._known.update(dict.fromkeys(hashes, at_s))
 
     def forget(self) -> None:
         """Forget what is old enough."""
         due = self._clock() - self._seconds
         while self._learnt and self._learnt[0][0] < due:
-            self._known.difference_update(self._learnt.popleft()[2])
+            at_s, _, hashes = self._learnt.popleft()
+            for each in hashes:
+                if self._known.get(each) == at_s:
+                    del self._known[each]
 
     def between(self, first: int, last: int) -> list[bytes]:
         """Return what is remembered of the segments from ``first`` to ``last``."""

@@ -81,7 +81,7 @@ class SocketFeed:
         try:
             connection = socket.create_connection((self._host, self._port), timeout=_CONNECT_S)
         except (socket.gaierror, UnicodeError) as error:  # or no name that DNS can have
-            if self._was_connected:
+            if self._was_connected or getattr(error, "errno", None) == socket.EAI_AGAIN:
                 raise FeedBrokenError(f"{self._host} has no address now") from error
             raise ConfigurationError(
                 f"the host {self._host} of onceonly.socket has no address: {getattr(error, 'strerror', error)}",
