@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.operator_bench import QueryCoordinator
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, LogError
 from onceonly.log.presence import Presence
 from onceonly.log.progress import BLOCK, KEEP, OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.operations import look, offsets
@@ -169,6 +169,27 @@ def test_an_epoch_that_is_not_there_is_said_so(coordinator: QueryCoordinator) ->
     with pytest.raises(ConfigurationError, match="has no chk-7") as told:
         look.epoch(open_checkpoint(coordinator.path), 7)
     assert "chk-0 to chk-1" in told.value.next_step
+
+
+@pytest.mark.parametrize("in_its_place", ["nothing", "another"])
+def test_a_log_that_is_gone_since_it_was_opened_is_never_an_empty_one(
+    coordinator: QueryCoordinator, in_its_place: str
+) -> None:
+    coordinator.complete(0, 1)
+    coordinator.decide(2)
+    opened = open_checkpoint(coordinator.path)
+    before = look.newest(opened, limit=20, history=False)
+    shutil.rmtree(coordinator.path)
+    if in_its_place == "another":
+        QueryCoordinator(coordinator.path, query="99999999-2222-3333-4444-555555555555").complete(0)
+    for again in (
+        lambda: look.newest(opened, limit=20, history=True),
+        lambda: look.tail(opened, range(3), before, limit=20, votes_max=100),
+        lambda: look.unsettled(opened),
+        lambda: look.epoch(opened, 2),
+    ):
+        with pytest.raises(LogError, match=f"is gone, and {in_its_place}.* is in its place"):
+            again()
 
 
 def test_a_barrier_is_told_though_sparks_file_is_gone(coordinator: QueryCoordinator) -> None:

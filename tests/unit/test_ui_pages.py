@@ -220,6 +220,22 @@ def test_what_was_seen_stays_where_the_checkpoint_cannot_be_read_now(
     assert "everything up to chk-1 is settled" in answer.text
 
 
+def test_a_checkpoint_that_vanishes_while_it_is_watched_is_not_said_to_be_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onceonly.ui.watcher.EVERY_S", 0.0)
+    query = QueryCoordinator(tmp_path / "cp")
+    query.complete(0, 1)
+    query.decide(2)
+    with ui_bench.serve([open_checkpoint(query.path)]) as page:
+        page.get(f"/{QUERY}/now")
+        shutil.rmtree(query.path)
+        answer = page.get(f"/{QUERY}/now")
+        assert "has no chk-2" not in page.get(f"/{QUERY}/epoch/2").text
+    assert "This is not new: the checkpoint cannot be read now." in answer.text
+    assert "2 transactions of it with 6 rows (box) are not known to be committed" in answer.text
+
+
 def test_nothing_is_written(query: QueryCoordinator, page: Page) -> None:
     def everything() -> dict[str, tuple[int, int]]:
         found = (each for each in query.path.rglob("*") if each.is_file())

@@ -118,8 +118,8 @@ def _probes(
 
 
 def _at_home(checkpoint: Checkpoint) -> None:
-    if checkpoint.moved is not None:
-        raise checkpoint.moved
+    if (moved := checkpoint.moved) is not None:
+        raise moved
 
 
 def _whole(checkpoint: Checkpoint) -> None:

@@ -77,8 +77,8 @@ def carry_out(place: Place, found: expiry.Due) -> expiry.Due:
 
 
 def _of(checkpoint: Checkpoint) -> list[Place]:
-    if checkpoint.moved is not None:
-        raise checkpoint.moved
+    if (moved := checkpoint.moved) is not None:
+        raise moved
     noted = links(checkpoint)
     before = _unsettled(checkpoint)
     several = []

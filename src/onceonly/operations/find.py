@@ -74,8 +74,18 @@ class Checkpoint:
 
     @property
     def moved(self) -> CheckpointMovedError | None:
-        """The error that a run would stop with here, because the checkpoint is at home elsewhere."""
-        found = identity.Identity(query=self.query, log="", address=self.home)
+        """The error that a run would stop with here, because the checkpoint is at home elsewhere.
+
+        Raises ``LogError`` where the log that was opened is gone, or another one has taken its place.
+        """
+        found = identity.read(self.store)
+        if found is None or found.log != self.log.token:
+            now = "nothing is" if found is None else f"another one, of query {found.query}, is"
+            raise LogError(
+                f"the decision log of query {self.query} that was opened at {self.path} is gone, and {now} in its "
+                "place: what was seen of it before says nothing of now",
+                next_step="ask who removed the checkpoint; to see what is there now, run the command again",
+            )
         try:
             identity.compare(found, self.store, query=self.query, address=self.address)
         except CheckpointMovedError as error:

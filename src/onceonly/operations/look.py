@@ -73,6 +73,7 @@ def epoch(checkpoint: Checkpoint, number: int, *, sizes: bool = True) -> Checkpo
     """
     known, barrier = checkpoint.epochs, _barrier(checkpoint)
     if number not in known and number != barrier:
+        _ = checkpoint.moved  # a log that is gone knows no epoch
         span = f"it knows chk-{known[0]} to chk-{known[-1]}" if known else "it knows none yet"
         raise ConfigurationError(f"{checkpoint.path} has no chk-{number}", next_step=f"name another: {span}")
     [read] = _read(checkpoint, [number])
@@ -172,18 +173,21 @@ def _model(
     run = checkpoint.run
     if run.alive:
         epochs = (replace(each, view=states.under_way(each.view)) for each in epochs)
+    found = tuple(epochs)
+    # Asked when all is read: of a log that has vanished meanwhile, no epoch would be left, and nothing in doubt.
+    moved = checkpoint.moved
     return CheckpointModel(
         path=checkpoint.path,
         address=checkpoint.address,
         query=checkpoint.query,
         home=checkpoint.home,
-        is_moved=checkpoint.moved is not None,
+        is_moved=moved is not None,
         run=run,
         sources=checkpoint.sources,
         runs=_runs(checkpoint),
         actions=_actions(checkpoint),
         known=known,
-        epochs=tuple(epochs),
+        epochs=found,
         sizes=sizes,
     )
 
