@@ -166,6 +166,8 @@ def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: py
         (["{}", "--prefix", "proxy"], "neither a path nor an address"),
         (["{}", "--prefix", "ftp://lab/proxy"], "neither a path nor an address"),
         (["{}", "--prefix", "https://lab.example/p?token=x"], "neither a path nor an address"),
+        (["{}", "--prefix", "https://lab.example:port/p"], "neither a path nor an address"),
+        (["{}", "--prefix", "https://me:word@lab.example/p"], "neither a path nor an address"),
     ],
 )
 def test_a_wrong_call_is_said(tmp_path: Path, arguments: list[str], words: str) -> None:

@@ -65,6 +65,22 @@ def test_a_cookie_of_another_token_lets_nobody_in(page: Page, cookie: str) -> No
 
 
 @pytest.mark.parametrize(
+    "cookie",
+    [
+        'other={{"x":1, "y":[2]}}; {name}={token}',
+        "{name}={token}; theme=dark, blue; a b=1",
+        "{name}=of-another-path; {name}={token}",
+        "{name}={token}; {name}=of-another-path",
+    ],
+)
+def test_what_other_programs_of_this_machine_keep_in_cookies_locks_nobody_out(
+    page: Page, cookie: str
+) -> None:
+    given = cookie.format(name=page.door.cookie, token=page.door.token)
+    assert page.ask("/", headers={"Cookie": given}).status == 200
+
+
+@pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "0.0.0.0:{port}"]
 )
 def test_another_name_that_leads_here_shows_nothing(page: Page, host: str) -> None:
@@ -119,6 +135,6 @@ def test_behind_a_proxy_paths_are_those_below_its_prefix(proxied: Page, *, strip
 
 
 def test_a_proxy_that_keeps_its_name_is_known_by_its_address() -> None:
-    with ui_bench.serve(INSIDE, prefix="https://Lab.example/proxy/4000") as page:
+    with ui_bench.serve(INSIDE, prefix="https://Lab.example:443/proxy/4000") as page:
         assert page.address.startswith("https://lab.example/proxy/4000/?token=")
         assert page.get("/q/now", Host="lab.example").status == 200

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -104,7 +103,7 @@ class Gate:
         shown = [value for name, value in asked if name == TOKEN]
         if shown and knows(self._door, shown[-1]):
             return self._welcome(scope, [pair for pair in asked if pair[0] != TOKEN])
-        if not knows(self._door, _cookie(headers, self._door.cookie)):
+        if not any(knows(self._door, value) for value in _cookies(headers, self._door.cookie)):
             return PlainTextResponse(
                 "The token is missing or old. Use the address that onceonly ui has printed.", 403
             )
@@ -133,9 +132,10 @@ def _relative(path: str, prefix: str) -> str:
     return "/" + inside.lstrip("/")
 
 
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found is not None else ""
+def _cookies(headers: Headers, name: str) -> list[str]:
+    """Return the values of a cookie: a browser sends one for each path that it knows, and other programs' beside them.
+
+    Those of another program on this machine may hold anything, so that each is cut out by itself.
+    """
+    pairs = (each.partition("=") for header in headers.getlist("cookie") for each in header.split(";"))
+    return [value.strip() for key, _, value in pairs if key.strip() == name]

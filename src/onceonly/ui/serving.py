@@ -25,6 +25,7 @@ HOST: Final = "127.0.0.1"
 _GRACE_S: Final = 2
 """How long open requests may take when the server ends; streams end at once."""
 _BACKLOG: Final = 64
+_PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +68,24 @@ def listen(*, port: int, prefix: str) -> Served:
 
 def _proxy(prefix: str) -> tuple[str, str, str]:
     """Return scheme and host of a proxy, empty where only its path is given, and the path, with no slash at its end."""
-    parts = urlsplit(prefix)
+    refused = ConfigurationError(
+        f"{prefix!r} is neither a path nor an address",
+        next_step="write it as /proxy/8080, or as https://host/proxy/8080",
+    )
+    try:
+        parts = urlsplit(prefix)
+        port = parts.port
+    except ValueError:
+        raise refused from None
     path = parts.path.rstrip("/")
     is_path = not (parts.scheme or parts.netloc)
-    is_address = parts.scheme in {"http", "https"} and bool(parts.netloc)
+    is_address = parts.scheme in _PORTS and bool(parts.hostname) and "@" not in parts.netloc
     is_clean = not (parts.query or parts.fragment or "//" in path) and path[:1] in {"", "/"}
     if not is_clean or not (is_path or is_address):
-        raise ConfigurationError(
-            f"{prefix!r} is neither a path nor an address",
-            next_step="write it as /proxy/8080, or as https://host/proxy/8080",
-        )
-    return parts.scheme, parts.netloc.lower(), path
+        raise refused
+    host = parts.netloc.lower()
+    # A browser does not name the port that everybody knows.
+    return parts.scheme, host.rpartition(":")[0] if port == _PORTS.get(parts.scheme, 0) else host, path
 
 
 class _Server(uvicorn.Server):
