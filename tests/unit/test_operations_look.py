@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -21,6 +21,7 @@ from onceonly.operations.states import EpochState
 from onceonly.view.verdict import verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -169,6 +170,22 @@ def test_an_epoch_that_is_not_there_is_said_so(coordinator: QueryCoordinator) ->
     with pytest.raises(ConfigurationError, match="has no chk-7") as told:
         look.epoch(open_checkpoint(coordinator.path), 7)
     assert "chk-0 to chk-1" in told.value.next_step
+
+
+def test_what_is_folded_while_it_is_read_is_listed_once(
+    coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.complete(*range(45))
+    read = look._read
+
+    def and_fold(*asked: Any) -> Iterator[Any]:  # noqa: ANN401  as it is called
+        yield from read(*asked)
+        coordinator.log.fold()
+
+    monkeypatch.setattr(look, "_read", and_fold)
+    model = look.newest(open_checkpoint(coordinator.path), limit=None, history=True)
+    assert [each.view.epoch for each in model.epochs] == [*range(44, -1, -1)]
+    assert next(iter(coordinator.log.history())).epoch == 0
 
 
 @pytest.mark.parametrize("in_its_place", ["nothing", "another"])

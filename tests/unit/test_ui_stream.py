@@ -230,6 +230,19 @@ def test_a_window_reads_what_it_needs(query: QueryCoordinator, monkeypatch: pyte
     assert history.SIZES[0] == 20
 
 
+def test_a_window_that_was_looked_at_while_an_epoch_was_in_doubt_does_not_say_so_for_ever(
+    query: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "EPOCHS_MAX", 2)
+    monkeypatch.setattr(watcher, "EVERY_S", 0.0)
+    decided = query.decide(3)
+    seen = Watcher(open_checkpoint(query.path))
+    assert [each.view.pending for each in seen.window(0, 3).epochs] == [2, 0, 0, 0]
+    query.settle(decided)
+    query.complete(4, 5)
+    assert [each.view.pending for each in seen.window(0, 3).epochs] == [0, 0, 0, 0]
+
+
 def test_one_thread_at_a_time_reads_the_log(query: QueryCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
     query.complete(*range(3, 40))
     monkeypatch.setattr(watcher, "EPOCHS_MAX", 10)

@@ -196,7 +196,7 @@ def _newest(
     checkpoint: Checkpoint, known: range, barrier: int | None, *, history: bool, limit: int | None
 ) -> Iterator[EpochModel]:
     noted = _noted_to(checkpoint)
-    shown = 0
+    shown, oldest = 0, known.stop
     if barrier is not None and barrier not in known:
         yield _shown(checkpoint, _Read(barrier, ()), noted)
         shown += 1
@@ -205,9 +205,11 @@ def _newest(
         if not found.chain or (found.receipt is None and found.epoch != known[-1]):
             break  # from here on, all are folded
         yield _shown(checkpoint, found, noted)
-        shown += 1
+        shown, oldest = shown + 1, found.epoch
     if history:
-        lines = deque(checkpoint.log.history(), maxlen=None if limit is None else max(limit - shown, 0))
+        # A run may just have folded what has been read.
+        older = itertools.takewhile(lambda line: line.epoch < oldest, checkpoint.log.history())
+        lines = deque(older, maxlen=None if limit is None else max(limit - shown, 0))
         yield from (EpochModel(view=states.folded(line), at=line.at or None) for line in reversed(lines))
 
 

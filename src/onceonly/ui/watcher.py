@@ -94,14 +94,15 @@ class Watcher:
     def window(self, first: int, last: int) -> CheckpointModel:
         """Return the epochs from ``first`` to ``last``: from memory, or read for whoever asks; newest first."""
         model = self.model()
-        if model.epochs and first >= model.epochs[-1].view.epoch:
+        # Only what is older than all of those does not change, but that its details may be folded.
+        until = min([last, *(each.view.epoch - 1 for each in model.epochs[-1:])])
+        if first > until:
             return _cut(model, first, last)
-        # What is older than the newest epoch does not change, but that its details may be folded.
         with self._lock:
-            found = self._windows.pop((first, last), None)
+            found = self._windows.pop((first, until), None)
             if found is None:
-                found = look.between(self.checkpoint, first, last)
-            self._windows[first, last] = found
+                found = look.between(self.checkpoint, first, until)
+            self._windows[first, until] = found
             if len(self._windows) > _WINDOWS_MAX:
                 self._windows.popitem(last=False)
         return _cut(model, first, last, found)
