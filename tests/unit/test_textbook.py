@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from onceonly import cli, failpoints
+from onceonly.cli import shared
 from onceonly.errors import SetupError
 from onceonly_proof.cli.textbook import textbook
 from onceonly_proof.textbook import crashes, pictures, recordings
@@ -265,6 +266,11 @@ def test_the_command_writes_the_file_and_says_where(
     assert capsys.readouterr().out == f"{out}\n"
     assert out.read_text(encoding="utf-8") == PAGE
     assert opened == []
+    # A browser of text would take the terminal of who has come by ssh.
+    assert cli.run(["textbook", "--out", str(out)]) == 0
+    assert opened == []
+    assert "open the file in one" in capsys.readouterr().err
+    monkeypatch.setattr(shared, "has_screen", lambda: True)
     assert cli.run(["textbook", "--out", str(out)]) == 0
     assert opened == [out.as_uri()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -19,14 +20,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
 from tests.unit import view_bench as bench
 from tests.unit.operator_bench import QueryCoordinator, run
 
 import onceonly
+from onceonly.cli import shared
 from onceonly.errors import ConfigurationError
 from onceonly.log.actions import Action
 from onceonly.operations.offsets import Partition
-from onceonly.view import page
+from onceonly.view import page, terminal
 from onceonly.view.epoch import epoch as epoch_picture
 from onceonly.view.exports import perfetto, shiviz
 from onceonly.view.multiples import multiples
@@ -202,6 +206,49 @@ def test_a_hundred_thousand_epochs_take_bounded_time_and_memory_and_what_does_no
     assert float(cpu_s) < 30
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_report_of_thousands_of_slots_is_below_a_megabyte_and_says_what_is_not_drawn(
+    *, settled: bool
+) -> None:
+    def wide(number: int) -> EpochModel:
+        votes = [bench.vote(number, slot, number * 5 + 0.4) for slot in range(500)]
+        done = bench.receipt(number, number * 5 + 1.25, commits=500) if settled or number < 3 else None
+        return bench.told(bench.decision(number, number * 5 + 1, votes), settled=done)
+
+    shown = view(bench.model(*map(wide, range(4))))
+    html = page.report(shown)
+    assert len(html.encode()) < page.BYTES_MAX
+    assert "800 more steps are not shown" in html
+    assert "no epoch has more than 24 marks of a kind in a lane: the others are left out" in html
+    assert "500 transactions of chk-2 written and prepared" in html
+    assert ("400 more transactions are not shown" in html) != settled
+
+
+def test_a_report_of_a_query_that_was_started_again_and_again_is_below_a_megabyte() -> None:
+    claims = [bench.claim(1, number / 10, index=number) for number in range(1500)]
+    html = page.report(view(bench.model(bench.usual(0, -10), bench.told(*claims))))
+    assert len(html.encode()) < page.BYTES_MAX
+    assert "1,400 more steps are not shown" in html
+
+
+def test_a_vote_whose_clock_contradicts_the_log_has_its_sign_in_the_legend() -> None:
+    votes = [bench.vote(0, 0, 500.0)]
+    html = page.report(
+        view(bench.model(bench.told(bench.decision(0, 1, votes), settled=bench.receipt(0, 2))))
+    )
+    assert "! a clock that contradicts the order of the log" in html
+
+
+def test_a_folded_epoch_is_said_to_be_in_a_terminal_too() -> None:
+    shown = terminal.screen(view(bench.model(bench.folded(0, 0), bench.usual(1, 10))))
+    console = Console(width=200, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(shown)
+    assert [line.rstrip().endswith("(folded)") for line in captured.get().splitlines() if "chk-" in line][-2:] == [
+        False, True,
+    ]  # fmt: skip
+
+
 def test_an_export_for_perfetto_has_a_slice_for_each_bar_and_one_in_doubt_has_no_end() -> None:
     trace = json.loads(perfetto(view(bench.model(bench.usual(0, 0), bench.in_doubt(1, 5)))))["traceEvents"]
     phases = [(each["ph"], each["name"]) for each in trace if each["ph"] in {"X", "B"}]
@@ -303,6 +350,13 @@ def stuck(tmp_path: Path) -> QueryCoordinator:
     return query
 
 
+def test_a_name_that_would_steer_a_terminal_is_seen_in_its_place() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=60)
+    with console.capture() as captured:
+        console.print(shared.Legible(Text("job\x1b]0;owned\x07 \u202eb", style="bold")))
+    assert re.sub(r"\x1b\[[0-9;]*m", "", captured.get()) == "job\ufffd]0;owned \ufffdb\n"
+
+
 def test_report_writes_one_file_and_says_by_its_status_that_something_is_stuck(
     stuck: QueryCoordinator,
 ) -> None:
@@ -313,6 +367,15 @@ def test_report_writes_one_file_and_says_by_its_status_that_something_is_stuck(
     assert f"onceonly transactions commit chk-2 {stuck.path}" in out.read_text(encoding="utf-8")
     assert json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
     assert sorted(path.name for path in out.parent.iterdir()) == ["run.html"]
+
+
+def test_report_goes_to_standard_output_where_a_dash_asks_for_that(
+    stuck: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(stuck.path.parent)
+    ran = run("report", stuck.path, "--out", "-")
+    assert (ran.returncode, ran.stdout[:15], ran.stderr) == (1, "<!doctype html>", "")
+    assert not (stuck.path.parent / "-").exists()
 
 
 def test_report_without_a_place_and_with_one_that_cannot_be_written_says_so(stuck: QueryCoordinator) -> None:
@@ -385,11 +448,33 @@ def test_watch_in_a_terminal_is_live_until_it_is_interrupted(stuck: QueryCoordin
     os.close(ours)
 
 
-def _until(terminal: int, expected: bytes) -> None:
-    """Read until it is there, or nobody writes any more."""
+def test_watch_in_a_small_terminal_shows_what_is_stuck_and_says_that_there_is_more(
+    stuck: QueryCoordinator,
+) -> None:
+    QueryCoordinator(stuck.path.parent / "a-first").complete(*range(15))
+    ours, theirs = os.openpty()
+    heard = ["env", "--default-signal=INT"]
+    command = [*heard, sys.executable, "-m", "onceonly", "watch", str(stuck.path.parent)]
+    small = {**os.environ, "COLUMNS": "60", "LINES": "14"}
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=small
+    ) as process, ExitStack() as ends:  # fmt: skip
+        ends.callback(process.kill)
+        os.close(theirs)
+        seen = _until(ours, b"chk-")
+        process.send_signal(signal.SIGINT)
+        seen += _until(ours, b"\0never")
+    os.close(ours)
+    assert b"STUCK" in seen
+    assert re.search(rb"\d+ more lines: make the terminal higher; Ctrl-C ends it", seen)
+
+
+def _until(terminal: int, expected: bytes) -> bytes:
+    """Read until it is there, or nobody writes any more; return what was read."""
     seen = b""
-    while expected not in re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", seen):
+    while expected not in (read := re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", seen)):
         try:
             seen += os.read(terminal, 65_536)
         except OSError:
-            return
+            break
+    return read

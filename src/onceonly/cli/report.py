@@ -15,7 +15,9 @@ EXPORTS = ("perfetto", "shiviz")
 
 @click.command()
 @shared.path_argument
-@click.option("--out", type=shared.NEW_FILE, metavar="FILE", help="Write the report there: one HTML file.")
+@click.option(
+    "--out", type=shared.NEW_FILE, metavar="FILE", help="Write the report there: one HTML file; - is stdout."
+)
 @click.option(
     "--export", "exports", multiple=True, metavar="FORMAT FILE", type=(click.Choice(EXPORTS), shared.NEW_FILE),
     help="Write a file for another viewer, too: perfetto (ui.perfetto.dev) or shiviz.",
@@ -51,8 +53,10 @@ def report(
     view = seen(the_one(path), epochs=limit)
     lines = trace.of_query(view, event_log.read(events)) if events is not None else []
     view = trace.with_events(view, lines)
-    if out is not None:
-        shared.tell(f"wrote {write(out, page(view))}")
-    for form, file in exports:
-        shared.tell(f"wrote {write(file, export(Export(form), view, lines))}")
+    texts = [(out, page(view))] if out is not None else []
+    for file, text in (*texts, *((file, export(Export(form), view, lines)) for form, file in exports)):
+        if str(file) == "-":
+            click.echo(text, nl=False)
+        else:
+            shared.tell(f"wrote {write(file, text)}")
     return shared.EXIT_ANOMALY if view.verdict.level is Level.STUCK else 0

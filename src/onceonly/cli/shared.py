@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,10 @@ import click
 from onceonly.errors import CheckpointMovedError, ConfigurationError, InDoubtError, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
     from onceonly.errors import OnceonlyError
     from onceonly.operations.find import Checkpoint, Found
@@ -64,6 +66,8 @@ class _NewFile(click.Path):
 
 
 NEW_FILE = _NewFile()
+# What a name from outside could steer a terminal with, or turn round the text that stands behind it.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _EPOCH = re.compile(r"(?:chk-)?(\d{1,19})")
 _path = click.argument("path", default=".", metavar="[PATH]")
 
@@ -110,6 +114,24 @@ def stdout() -> Console:
     return Console(file=sys.stdout, highlight=False, width=None if terminal else _PIPE_WIDTH)
 
 
+@dataclass(frozen=True)
+class Legible:
+    """What rich prints, without what a name in it would do to a terminal."""
+
+    part: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        from rich.segment import Segment
+
+        for text, style, control in console.render(self.part, options):
+            yield Segment(text if control else legible(text), style, control)
+
+
+def legible(text: str) -> str:
+    """Return a text in which what steers a terminal is seen."""
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def show(*parts: RenderableType) -> None:
     """Print data; in a pipe without the blanks that fill a table up."""
     if not parts:
@@ -119,10 +141,10 @@ def show(*parts: RenderableType) -> None:
         if isinstance(part, str):
             click.echo(part)
         elif console.is_terminal:
-            console.print(part)
+            console.print(Legible(part))
         else:
             with console.capture() as captured:
-                console.print(part)
+                console.print(Legible(part))
             click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
@@ -133,19 +155,25 @@ def show_json(value: Any) -> None:  # noqa: ANN401  any JSON
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def has_screen() -> bool:
+    """Say whether a browser would be seen: elsewhere one of text would take the terminal."""
+    here = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return here and sys.stdout.isatty()
+
+
 def complain(what: str, next_step: str) -> None:
     """Print one message and one next step to standard error."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(Text.assemble(("error: ", "bold red"), what))
-    console.print(Text.assemble(("next:  ", "bold"), next_step))
+    console.print(Text.assemble(("error: ", "bold red"), legible(what)))
+    console.print(Text.assemble(("next:  ", "bold"), legible(next_step)))
 
 
 def tell(text: str) -> None:
     """Print a message to standard error."""
-    click.echo(text, err=True)
+    click.echo(legible(text), err=True)
 
 
 def status_of(error: OnceonlyError) -> int:

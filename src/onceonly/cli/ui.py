@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import click
 
 from onceonly.cli import shared
@@ -46,13 +43,7 @@ def ui(paths: tuple[str, ...], *, port: int, no_browser: bool, prefix: str) -> i
     served = serving.listen(port=port, prefix=prefix)
     click.echo(served.address)
     shared.tell("this page only reads; Ctrl-C ends it")
-    if not no_browser and _has_screen():
+    if not no_browser and shared.has_screen():
         click.launch(served.address)
     serving.serve(served, list(checkpoints.values()))
     return 0
-
-
-def _has_screen() -> bool:
-    """Say whether a browser would be seen: elsewhere one of text would take the terminal."""
-    here = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    return here and sys.stdout.isatty()

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from onceonly.cli import shared
+from onceonly.words import n
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
     from onceonly.operations.find import Found
     from onceonly.operations.search import Problem
     from onceonly.view.values import View
@@ -65,10 +68,28 @@ def _live(found: Found, *, every_s: float, limit: int) -> int:
                 views, problems = _views(found, limit)
                 told = [Text(f"{each.path}: {each.error.what}", style="red") for each in problems]
                 hint = Text(f"every {every_s:g} s; Ctrl-C ends it", style="dim")
-                live.update(Group(*shared.blocks([*map(terminal.screen, views), *told, hint])), refresh=True)
+                parts = [*told, *map(terminal.screen, views), hint]
+                live.update(_fitted(live.console, shared.Legible(Group(*shared.blocks(parts)))), refresh=True)
                 time.sleep(every_s)
         except KeyboardInterrupt:
             return 0
+
+
+def _fitted(console: Console, whole: RenderableType) -> RenderableType:
+    """Return what there is room for, and say that there is more: a screen does not scroll."""
+    from rich.console import Group
+    from rich.segment import SegmentLines
+    from rich.text import Text
+
+    lines = console.render_lines(whole, pad=False)
+    more = len(lines) - console.height
+    if more <= 0:
+        return whole
+    said = f"{n(more + 1, 'more line')}: make the terminal higher; Ctrl-C ends it"
+    return Group(
+        SegmentLines(lines[: -more - 1], new_lines=True),
+        Text(said, "bold", overflow="ellipsis", no_wrap=True),
+    )
 
 
 def _views(found: Found, limit: int) -> tuple[list[View], tuple[Problem, ...]]:
@@ -80,10 +101,15 @@ def _views(found: Found, limit: int) -> tuple[list[View], tuple[Problem, ...]]:
         lambda each: story.view(look.newest(each, limit=limit, history=False)),
         at_once=found.at_once,
     )
-    return [view for _, view in done], problems
+    # What is stuck comes first: it must not be what a low screen has no room for.
+    return sorted((view for _, view in done), key=_is_not_stuck), problems
+
+
+def _is_not_stuck(view: View) -> bool:
+    from onceonly.view.values import Level
+
+    return view.verdict.level is not Level.STUCK
 
 
 def _status(views: list[View]) -> int:
-    from onceonly.view.values import Level
-
-    return shared.EXIT_ANOMALY if any(view.verdict.level is Level.STUCK for view in views) else 0
+    return 0 if all(map(_is_not_stuck, views)) else shared.EXIT_ANOMALY

@@ -177,6 +177,8 @@ class Chapter:
 
     def _became(self, handle: HandleView, receipt: float | None) -> Mark:
         what, said = _BECAME[handle.state]
+        if handle.state is HandleState.COMMITTED and self._found.receipt is None:
+            said = "committed, as the link says that was put after its own"
         vote = handle.vote
         # Nobody notes when one transaction was committed; by the receipt all are.
         return Mark(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.view import shapes
 from onceonly.view.axis import Axis
-from onceonly.view.telling import moment, took
+from onceonly.view.telling import few, moment, took
 from onceonly.view.timeline import said
 from onceonly.view.values import DRIVER, Epoch, Mark, What
 from onceonly.words import n
@@ -21,6 +21,8 @@ _RIGHT: Final = 40.0
 _ROW: Final = 26.0
 _TOP: Final = 34.0
 _SLOTS_MAX: Final = 64
+_MARKS_MAX: Final = 100
+"""So many of a kind at most: a query that was started again and again has an ABORT for each start."""
 _ORDER: Final = (What.DOUBT, What.LOST, What.TRIED)
 """Slots that are drawn first where there are too many."""
 
@@ -87,10 +89,9 @@ class _Picture:
 
     def _marks(self) -> Iterator[Child]:
         x, free = self._axis.left, 0.0
-        for mark in self._found.marks:
+        drawn = [mark for mark in self._found.marks if (mark.sink, mark.slot) in self._rows]
+        for mark in few(drawn, _MARKS_MAX):
             key = (mark.sink, mark.slot)
-            if key not in self._rows:
-                continue
             x = self._place(mark, x)
             yield shapes.mark(
                 mark.what,

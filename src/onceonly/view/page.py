@@ -36,7 +36,6 @@ _LISTED_MAX: Final = 10
 
 def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
     """Return the page: the verdict, a time line, figures, what is in doubt, the epochs and the newest in detail."""
-    drawn = cut(view, _DRAWN_MAX)
     detailed = _detailed(view)
     numbers = {each.number for each in detailed}
 
@@ -46,7 +45,7 @@ def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
     top: list[Child] = [
         tag("header", tag("h1", f"Query {view.called}"), tag("p", _where(view), class_="oo-note")),
         tables.verdict(view.verdict),
-        _section("Time line", *_time_line(drawn, href)),
+        _section("Time line", *_short_time_line(view, href, bytes_max // 3)),
         _section("Figures", _figures(view)),
         _section("In doubt", tables.in_doubt(view)),
         _section("Runs", tables.happenings(view)),
@@ -160,6 +159,16 @@ def _list(view: View, href: Callable[[Epoch], str | None], room: int) -> tuple[M
 def _time_line(drawn: View, href: Callable[[Epoch], str | None]) -> tuple[Markup, ...]:
     picture = _scroll("Time line", timeline(drawn, href=href))
     return picture, tables.legend(drawn, kinds(drawn)), tables.left_out(drawn)
+
+
+def _short_time_line(view: View, href: Callable[[Epoch], str | None], bytes_max: int) -> tuple[Markup, ...]:
+    """Return the time line of as many of the newest epochs as there is room for."""
+    count = _DRAWN_MAX
+    while True:
+        found = _time_line(cut(view, count), href)
+        if _size(*found) <= bytes_max or count == 1:
+            return found
+        count //= 2
 
 
 def _figures(view: View) -> Markup:

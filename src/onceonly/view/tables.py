@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.view import shapes
 from onceonly.view.markup import Child, Markup, join, tag
-from onceonly.view.telling import moment, outcomes, took
+from onceonly.view.telling import few, moment, outcomes, took
 from onceonly.view.values import Epoch, View, What
 from onceonly.words import n
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from onceonly.view.values import Mark, Verdict
 
 _RANGES_MAX: Final = 200
+_STEPS_MAX: Final = 100
+"""So many steps of a kind and a lane a table has; so many transactions, too."""
 _MEANINGS: Final = {
     What.BARRIER: "barrier: end offsets, written ahead",
     What.PLAN: "plan handed out",
@@ -66,9 +68,13 @@ def legend(found: View, shown: Collection[What]) -> Markup:
         "ul",
         (tag("li", shapes.sample(what), means) for what, means in _MEANINGS.items() if what in shown),
         tag("li", "broken lines: when is not known") if shown else None,
-        tag("li", "! a clock that contradicts the order of the log") if found.skew else None,
+        tag("li", "! a clock that contradicts the order of the log") if _is_skewed(found) else None,
         class_="oo-legend",
     )
+
+
+def _is_skewed(found: View) -> bool:
+    return bool(found.skew) or any(mark.skewed for each in found.epochs for mark in each.marks)
 
 
 def epochs(
@@ -112,7 +118,13 @@ def _sinks(each: Epoch) -> str:
 def steps(each: Epoch) -> Markup:
     """Return the steps of an epoch in the log's order: each with its record, file and checksum."""
     heads = ("step", "when", "what", "by", "record", "file", "checksum")
-    return table(f"Steps of {each.name}, in the order of the log", heads, map(_step, each.marks))
+    shown = few(each.marks, _STEPS_MAX)
+    found = table(f"Steps of {each.name}, in the order of the log", heads, map(_step, shown))
+    return join(found, _not_shown(len(each.marks) - len(shown), "step"))
+
+
+def _not_shown(more: int, what: str) -> Markup | None:
+    return tag("p", f"{n(more, f'more {what} is')} not shown.", class_="oo-note") if more > 0 else None
 
 
 def _step(mark: Mark) -> list[Child]:
@@ -148,9 +160,8 @@ def ranges(each: Epoch) -> Markup:
         ]
         for number, part in parts[:_RANGES_MAX]
     )  # fmt: skip
-    more = len(parts) - _RANGES_MAX
-    left_out = tag("p", f"{n(more, 'more partition is')} not shown.", class_="oo-note") if more > 0 else None
-    return join(table(f"What {each.name} read", heads, lines, right={2, 3, 4, 5}), left_out)
+    found = table(f"What {each.name} read", heads, lines, right={2, 3, 4, 5})
+    return join(found, _not_shown(len(parts) - _RANGES_MAX, "partition"))
 
 
 def in_doubt(found: View, *, href: Callable[[Epoch], str | None] = lambda _: None) -> Markup:
@@ -164,9 +175,10 @@ def in_doubt(found: View, *, href: Callable[[Epoch], str | None] = lambda _: Non
             _at(_decided(each, mark)),
             tag("code", f"onceonly transactions explain {shlex.quote(mark.transaction)} {shlex.quote(found.path)}"),
         ]
-        for each, mark in found.in_doubt
+        for each, mark in found.in_doubt[:_STEPS_MAX]
     )  # fmt: skip
-    return table("Transactions in doubt", heads, lines, right={2, 3})
+    more = _not_shown(len(found.in_doubt) - _STEPS_MAX, "transaction")
+    return join(table("Transactions in doubt", heads, lines, right={2, 3}), more)
 
 
 def _decided(each: Epoch, mark: Mark) -> float | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from onceonly.model import Stamp, seconds_of
 from onceonly.operations.disk import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from onceonly.view.values import Mark
 
 UNKNOWN = "unknown"
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
@@ -38,6 +41,17 @@ def took(span_s: float | None) -> str:
     if span_s < _HOUR_S:
         return f"{span_s / _MINUTE_S:.1f} min"
     return f"{span_s / _HOUR_S:.1f} h" if span_s < _DAY_S else f"{span_s / _DAY_S:.1f} d"
+
+
+def few(marks: Iterable[Mark], most: int) -> list[Mark]:
+    """Return marks in their order, of each kind in each lane at most so many: an epoch may have thousands of slots."""
+    seen: Counter[tuple[str, str]] = Counter()
+    shown = []
+    for mark in marks:
+        seen[mark.what, mark.lane] += 1
+        if seen[mark.what, mark.lane] <= most:
+            shown.append(mark)
+    return shown
 
 
 def outcomes(found: Mapping[str, int]) -> str:

@@ -20,7 +20,7 @@ from onceonly.words import n
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from onceonly.view.values import Verdict, View
+    from onceonly.view.values import Epoch, Verdict, View
 
 _STYLES: Final = {
     Level.SAFE: "bold green",
@@ -90,9 +90,13 @@ def _epochs(view: View) -> Table:
         rows = "" if each.rows is None else f"{each.rows:,}"
         style = "" if each.state in SETTLED else "yellow"
         seconds = [_or_empty(each.decided_s), _or_empty(each.phase(COMMIT))]
-        cells = (each.name, each.words, rows, *seconds, outcomes(each.outcomes), moment(each.at))
+        cells = (each.name, each.words, rows, *seconds, outcomes(each.outcomes), _heard(each))
         table.add_row(*map(Text, cells), style=style)
     return table
+
+
+def _heard(each: Epoch) -> str:
+    return f"{moment(each.at)}{' (folded)' if each.folded else ''}"
 
 
 def _or_empty(span_s: float | None) -> str:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.view import shapes
 from onceonly.view.axis import Axis
-from onceonly.view.telling import moment, took
-from onceonly.view.values import DRIVER, Epoch, Mark, View, What, Work
+from onceonly.view.telling import few, moment, took
+from onceonly.view.values import DRIVER, EXECUTORS, Bar, Epoch, Mark, View, What, Work
 from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from onceonly.view.markup import Child, Markup
-    from onceonly.view.values import Bar
 
 _WIDTH: Final = 1200.0
 _RIGHT: Final = 26.0
@@ -28,6 +27,8 @@ _LANE_HEIGHT: Final = 34.0
 _TICKS_APART: Final = 110.0
 _EPOCHS_MAX: Final = 30
 """With more epochs than that, only marks are drawn that say that something was not as always."""
+_SLOTS_MAX: Final = 24
+"""With more slots than that, an epoch has one bar for all that write, and marks of some of them."""
 _NOTABLE: Final = frozenset({
     What.ABORT, What.SKIPPED, What.DOUBT, What.LOST, What.TRIED, What.BEGAN, What.ENDED, What.CUT, What.BY_HAND,
 })  # fmt: skip
@@ -102,6 +103,9 @@ class _Timeline:
         if self._is_dense:
             said = f"{n(len(self._view.epochs), 'epoch')}: only what was not as always has a mark"
             yield shapes.label(said, _WIDTH - 8, _SAID, "end dim small")
+        elif any(len(_drawn(each)) < len(each.marks) for each in self._view.epochs):
+            said = f"no epoch has more than {_SLOTS_MAX} marks of a kind in a lane: the others are left out"
+            yield shapes.label(said, _WIDTH - 8, _SAID, "end dim small")
         if axis.begin:
             yield shapes.label(f"{moment(axis.begin)[:10]} UTC", 8, _SAID, "dim small")
 
@@ -124,12 +128,14 @@ class _Timeline:
                 yield self._bar(bar, self._rows[DRIVER] + 4, 16)
 
     def _epoch(self, epoch: Epoch) -> Iterator[Child]:
-        slots = sorted({bar.slot for bar in epoch.bars if bar.slot is not None})
-        for bar in epoch.bars:
+        bars = _bars(epoch)
+        slots = sorted({bar.slot for bar in bars if bar.slot is not None})
+        for bar in bars:
             y = self._rows[bar.lane]
-            if bar.work is Work.WRITING and bar.slot is not None:
-                high = (_LANE_HEIGHT - 10) / len(slots)
-                yield self._bar(bar, y + 5 + slots.index(bar.slot) * high, max(high - 1, 1))
+            if bar.work is Work.WRITING:
+                high = (_LANE_HEIGHT - 10) / (len(slots) if bar.slot is not None else 1)
+                row = slots.index(bar.slot) if bar.slot is not None else 0
+                yield self._bar(bar, y + 5 + row * high, max(high - 1, 1))
             elif bar.lane == DRIVER:
                 yield self._bar(bar, y + 30, 14)
             else:
@@ -180,8 +186,27 @@ def _is_dense(view: View) -> bool:
 
 def _marks_of(epoch: Epoch, *, is_dense: bool) -> list[Mark]:
     return [
-        mark for mark in epoch.marks if mark.what not in _BESIDE and (mark.what in _NOTABLE or not is_dense)
+        mark for mark in _drawn(epoch) if mark.what not in _BESIDE and (mark.what in _NOTABLE or not is_dense)
     ]
+
+
+def _drawn(epoch: Epoch) -> list[Mark]:
+    return few(epoch.marks, _SLOTS_MAX)
+
+
+def _bars(epoch: Epoch) -> list[Bar]:
+    """Return the bars of an epoch: of very many slots, one that is as long as all of them."""
+    writing = [bar for bar in epoch.bars if bar.work is Work.WRITING]
+    if len(writing) <= _SLOTS_MAX:
+        return list(epoch.bars)
+    whole = Bar(
+        work=Work.WRITING,
+        lane=EXECUTORS,
+        told=f"{n(len(writing), 'transaction')} of {epoch.name} written and prepared",
+        begin=min(bar.begin for bar in writing),
+        end=max(bar.end or bar.begin for bar in writing),
+    )
+    return [whole, *(bar for bar in epoch.bars if bar.work is not Work.WRITING)]
 
 
 def _begin(epoch: Epoch) -> float | None:

@@ -32,6 +32,6 @@ def textbook(*, out: Path, no_browser: bool) -> int:
     """
     save(out, page(pictures.draw(recordings.read())).encode())
     shared.show(str(out.resolve()))
-    if not no_browser and not webbrowser.open(out.resolve().as_uri()):
+    if not no_browser and not (shared.has_screen() and webbrowser.open(out.resolve().as_uri())):
         shared.tell("no browser was found here: open the file in one")
     return 0
