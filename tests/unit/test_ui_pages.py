@@ -14,7 +14,8 @@ from tests.unit.operator_bench import QUERY, QueryCoordinator
 
 from onceonly.model import Handle, Stamp
 from onceonly.operations.find import open_checkpoint
-from onceonly.ui.pages import TABS, Window
+from onceonly.ui.pages import TABS, Window, _templates
+from onceonly.view.markup import tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,6 +102,13 @@ def test_names_of_others_are_text(tmp_path: Path) -> None:
             first = next(events)
         assert EVIL in json.loads(first["data"])["what"]
     assert shown.count(EVIL) > 10
+
+
+def test_a_name_does_not_turn_round_what_stands_behind_it() -> None:
+    page = (
+        _templates().from_string("<p>{{ name }} is {{ how }}</p>").render(name="a\u202eb<", how=tag("b", "x"))
+    )
+    assert page == "<p>a\ufffdb&lt; is <b>x</b></p>"
 
 
 def test_without_a_script_each_page_says_how_it_stands(page: Page) -> None:
@@ -227,9 +235,11 @@ def test_a_checkpoint_that_vanishes_while_it_is_watched_is_not_said_to_be_safe(
     query = QueryCoordinator(tmp_path / "cp")
     query.complete(0, 1)
     query.decide(2)
-    with ui_bench.serve([open_checkpoint(query.path)]) as page:
-        page.get(f"/{QUERY}/now")
+    other = QueryCoordinator(tmp_path / "other", query="other")
+    with ui_bench.serve([open_checkpoint(each.path) for each in (query, other)]) as page:
+        assert "not new" not in page.get("/").text
         shutil.rmtree(query.path)
+        assert page.get("/").text.count("not new, as it cannot be read now (the decision log of query") == 1
         answer = page.get(f"/{QUERY}/now")
         assert "has no chk-2" not in page.get(f"/{QUERY}/epoch/2").text
     assert "This is not new: the checkpoint cannot be read now." in answer.text

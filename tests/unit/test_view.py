@@ -47,6 +47,7 @@ def test_a_text_is_escaped_and_markup_stays_as_it_is() -> None:
     assert "<b>&lt;</b>" in made
     ET.fromstring(made)  # noqa: S314  of our own making
     assert made.__html__() == made
+    assert text("a\u200fb\u202ec") == "a\u200fb\ufffdc"
 
 
 @given(st.text(), st.text())
@@ -102,6 +103,15 @@ def test_what_another_process_had_to_finish_was_in_doubt_until_then() -> None:
     assert (bar.work, bar.begin, bar.end) == (Work.DOUBT, bench.ZERO + 1, bench.ZERO + 60)
     assert bar.told.endswith("in doubt until process 8 on driver-1 finished it")
     assert epoch.in_doubt == ()
+
+
+def test_what_a_later_link_carries_is_not_told_by_a_receipt_that_is_not_there() -> None:
+    kept, lost = bench.vote(0, 0, 0.4), bench.vote(0, 1, 0.5)
+    again = bench.decision(0, 3, [bench.vote(0, 1, 2.5, transaction="again")], index=1)
+    again = replace(again, carried=(kept,), reason="a part of it was lost")
+    [epoch] = view(bench.model(bench.told(bench.decision(0, 1, [kept, lost]), again))).epochs
+    told = [mark.told for mark in epoch.marks if mark.what is What.COMMITTED]
+    assert told == ["t0-0: committed, as the link says that was put after its own"]
 
 
 def test_what_is_not_known_is_said_and_drawn_with_broken_lines() -> None:

@@ -14,7 +14,7 @@ from onceonly.operations import explain
 from onceonly.ports.standing import Standing, Stands
 from onceonly.ui import records
 from onceonly.view import page, style, tables
-from onceonly.view.markup import join, tag
+from onceonly.view.markup import join, tag, text
 from onceonly.view.multiples import multiples
 from onceonly.view.story import view
 from onceonly.view.timeline import kinds, timeline
@@ -176,10 +176,11 @@ class Pages:
             found = _short(watcher.model())
         except OnceonlyError as error:
             return [tag("a", key, href=href), "", "unknown", error.what]
-        stands = found.verdict
+        stands, trouble = found.verdict, watcher.trouble
         said = join(
-            tag("strong", stands.level), f": {stands.safe}", f"; {stands.stuck}" if stands.stuck else ""
-        )
+            f"not new, as it cannot be read now ({trouble.what}): " if trouble is not None else "",
+            tag("strong", stands.level), f": {stands.safe}", f"; {stands.stuck}" if stands.stuck else "",
+        )  # fmt: skip
         return [tag("a", found.called, href=href), found.path, found.run, said]
 
     def _windowed(self, watcher: Watcher, to: int | None, size: int) -> tuple[Place, Window]:
@@ -231,6 +232,8 @@ def _templates() -> Environment:
     return Environment(
         loader=PackageLoader("onceonly.ui"),
         autoescape=True,
+        # As the renderer has it: also without what would turn round the text behind it.
+        finalize=lambda value: value if hasattr(value, "__html__") else text(value),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

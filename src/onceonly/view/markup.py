@@ -10,8 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _VOID: Final = frozenset({"br", "col", "hr", "img", "input", "link", "meta"})
-# What neither HTML nor XML takes: control characters, halves of surrogates, and non-characters.
-_ILLEGAL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+# What neither HTML nor XML takes: control characters, halves of surrogates, and non-characters; and what would turn
+# round the text that stands behind it.
+_ILLEGAL: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
 
 
 class Markup(str):
