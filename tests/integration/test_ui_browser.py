@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page, Request
+    from playwright.sync_api import Browser, Page, Request, Route
     from tests.unit.ui_bench import Page as Server
     from ui_browser import Scheme
 
@@ -330,6 +330,35 @@ def test_more_tabs_than_streams_still_open_and_say_so(
     first.get_by_text("not live: too many tabs look").wait_for()
     first.evaluate("dispatchEvent(new Event('focus'))")
     first.locator("#live[data-state=on]").wait_for()
+
+
+def test_a_page_that_cannot_be_had_anew_does_not_say_that_it_is_live(
+    query: QueryCoordinator, live: tuple[Server, Page]
+) -> None:
+    _, page = live
+    page.route("**/now", lambda route: route.fulfill(status=503, body="no"))
+    query.complete(3)
+    page.wait_for_selector('#live:has-text("not live: this page cannot be shown now")')
+    page.unroute("**/now")
+    query.complete(4)
+    page.wait_for_selector('#live[data-state="on"]')
+
+
+def test_an_answer_that_is_late_stands_over_no_newer_one(
+    query: QueryCoordinator, live: tuple[Server, Page]
+) -> None:
+    _, page = live
+    held: list[Route] = []
+    page.route("**/now", held.append)
+    for epoch in (3, 4):
+        query.complete(epoch)
+        page.wait_for_selector(f'#records a:has-text("chk-{epoch}")')
+        # A clock that is set later and for longer rings later than that of the page.
+        page.evaluate("new Promise((done) => setTimeout(done, 500))")
+    assert len(held) == 1
+    page.unroute("**/now")
+    held[0].continue_()
+    page.wait_for_selector('#verdict:has-text("up to chk-4")')
 
 
 def test_the_end_of_the_server_is_said(live: tuple[Server, Page]) -> None:

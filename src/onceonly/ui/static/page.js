@@ -8,7 +8,8 @@
   const stream = body.dataset.stream;
   let position = body.dataset.position;
   let source = null;
-  let refreshing = 0;
+  let refreshing = false;
+  let again = false;
 
   const say = (text, state) => {
     const live = document.getElementById("live");
@@ -16,22 +17,30 @@
     if (live) live.dataset.state = state;
   };
 
+  // One at a time: an answer that is late must not stand over a newer one.
   const soon = () => {
-    refreshing ||= setTimeout(refresh, 400);
+    again = refreshing;
+    if (!refreshing) setTimeout(refresh, 400);
+    refreshing = true;
   };
 
   async function refresh() {
-    refreshing = 0;
     try {
-      const answer = await fetch(location.href);
+      again = false;
+      const answer = await fetch(location.href, { signal: AbortSignal.timeout(30_000) });
+      if (!answer.ok) return say("not live: this page cannot be shown now; load it again to see why", "off");
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const part of document.querySelectorAll("[data-live]")) {
         const now = fresh.getElementById(part.id);
         if (now && !same(part, now)) replace(part, now);
       }
       age();
+      if (source && source.readyState === EventSource.OPEN) say("live", "on");
     } catch {
       say("not live: no answer", "off");
+    } finally {
+      refreshing = false;
+      if (again) soon();
     }
   }
 
@@ -94,9 +103,10 @@
       say("not live: onceonly ui has ended", "off");
     });
     source.addEventListener("error", () => {
-      say("not live: connecting again", "off");
+      if (document.getElementById("live").dataset.state !== "off") say("not live: connecting again", "off");
       if (source && source.readyState === EventSource.CLOSED) {
         close();
+        soon(); // whoever asks is told why: another onceonly ui may be here by now, which wants its own token
         setTimeout(open, 3000);
       }
     });
