@@ -47,6 +47,19 @@ def test_its_server_is_given_the_formats_with_what_it_was_told_of_stores(session
     assert kafka.application == connect.application(session, onceonly.spark.application._PROGRAM)
 
 
+def test_what_is_registered_already_is_not_given_to_spark_again(session: Any) -> None:  # noqa: ANN401
+    onceonly.register(session)
+    names = [each.name() for each in session.formats]
+    assert len(names) == len(set(names))
+    onceonly.register(session)
+    assert [each.name() for each in session.formats] == names
+    session.conf.getAll["spark.hadoop.fs.s3a.access.key"] = "another"
+    onceonly.register(session)
+    assert [each.name() for each in session.formats] == [*names, *names]
+    kafka = next(each for each in reversed(session.formats) if each.name() == "onceonly.kafka")
+    assert kafka.hadoop.access(parse("s3a://bucket/chk")).keys == ("another", "sk", "")
+
+
 def test_two_sessions_of_one_server_are_two_applications(session: Any) -> None:  # noqa: ANN401
     first = connect.application(session, "p")
     session.session_id = "other"

@@ -6,6 +6,7 @@ import logging
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import pyspark
 
@@ -24,22 +25,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
     from onceonly.spark.format import SinkFormat
     from onceonly.stores.access import Hadoop
+
+_added: WeakKeyDictionary[SparkSession, object] = WeakKeyDictionary()
+"""By which settings a session has its formats: Spark warns of each that it is given again."""
 
 
 def register(spark: SparkSession, *sink_classes: object) -> None:
     """Add the formats of onceonly's sinks (``onceonly.kafka`` …), feeds and ``collection``, and of the given sinks.
 
-    Driver, once a session; registering again replaces. A class of ``TwoPhaseCommitSink`` named ``ledger``
-    becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in the
-    program itself. What Spark reports of each epoch is kept beside its decision from now on, and ``partitionBy`` of a
-    ``writeStream`` or ``write`` is handed to these formats, which Spark itself does not do. A session-wide
+    Driver, once a session; registering again replaces what may have changed. A class of ``TwoPhaseCommitSink`` named
+    ``ledger`` becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in
+    the program itself. What Spark reports of each epoch is kept beside its decision from now on, and ``partitionBy``
+    of a ``writeStream`` or ``write`` is handed to these formats, which Spark itself does not do. A session-wide
     checkpoint location is used by queries that have a name, if it is set before; what Hadoop is told of stores
     (``spark.hadoop.fs.s3a.…``) is taken over as it is now. On Spark Connect, the server must be able to import
-    onceonly; ``onceonly.spark.connect`` says what is left out there. Where PySpark has no writer for formats of Python,
-    as in 3.5, a query with one of these formats is written by ``foreachBatch``, and a warning says so. Raises
+    onceonly; ``onceonly.spark.connect`` says what is left out there. Where PySpark has no writer for formats of
+    Python, as in 3.5, a query with one of these formats is written by ``foreachBatch``, and a warning says so. Raises
     ``ConfigurationError`` for anything else, and ``SetupError`` where PySpark is older than 3.5 (on Connect, than 4.0)
     or would start its workers with another Python.
     """
@@ -77,31 +82,31 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
 def _add_formats(spark: SparkSession, names: Sequence[str], hadoop: Hadoop) -> None:
     from onceonly.spark.format import make_format
 
-    checkpoints = spark.conf.get(SESSION_CHECKPOINTS, None)
+    given = application(spark), registry.given(), spark.conf.get(SESSION_CHECKPOINTS, None), hadoop
+    is_anew = given != _added.get(spark)
     written = {
-        name: make_format(
-            name, registry.find(name)[1], application(spark), registry.given(), checkpoints, hadoop
-        )
+        name: make_format(name, registry.find(name)[1], *given)
         for name in names
+        # A class of the user's may have been changed in its place.
+        if is_anew or name not in registry.BUILT_IN
     }
-    for made in written.values():
-        spark.dataSource.register(made)
-    if has_read_limits():
-        from onceonly.spark.collection_source import CollectionFormat
-        from onceonly.spark.rabbitmq_stream_source import RabbitStreamFormat
-
-        spark.dataSource.register(CollectionFormat)
-        spark.dataSource.register(RabbitStreamFormat)
-        _add_feeds(spark, hadoop, written)
+    made: dict[str, type[DataSource]] = {**written}
+    if has_read_limits() and is_anew:
+        made |= _sources(hadoop, written)
+    for each in made.values():
+        spark.dataSource.register(each)
+    _added[spark] = given
 
 
-def _add_feeds(spark: SparkSession, hadoop: Hadoop, written: Mapping[str, type[SinkFormat]]) -> None:
-    """Add the feeds; one whose system is written by a sink, too, is one format for both."""
+def _sources(hadoop: Hadoop, written: Mapping[str, type[SinkFormat]]) -> dict[str, type[DataSource]]:
+    """Return the sources by name; a feed whose system is written by a sink, too, is one format for both."""
     from onceonly.sources.known import FEEDS
+    from onceonly.spark.collection_source import CollectionFormat
     from onceonly.spark.feed_source import make_feed_format
+    from onceonly.spark.rabbitmq_stream_source import RabbitStreamFormat
 
-    for feed in FEEDS:
-        spark.dataSource.register(make_feed_format(feed, hadoop, written.get(feed)))
+    feeds = {feed: make_feed_format(feed, hadoop, written.get(feed)) for feed in FEEDS}
+    return {"collection": CollectionFormat, "rabbitmq_stream": RabbitStreamFormat, **feeds}
 
 
 def _require_same_python(spark: SparkSession) -> None:
