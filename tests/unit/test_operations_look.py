@@ -21,7 +21,7 @@ from onceonly.operations.states import EpochState
 from onceonly.view.verdict import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -199,12 +199,13 @@ def test_a_log_that_is_gone_since_it_was_opened_is_never_an_empty_one(
     shutil.rmtree(coordinator.path)
     if in_its_place == "another":
         QueryCoordinator(coordinator.path, query="99999999-2222-3333-4444-555555555555").complete(0)
-    for again in (
+    looks: list[Callable[[], object]] = [
         lambda: look.newest(opened, limit=20, history=True),
         lambda: look.tail(opened, range(3), before, limit=20, votes_max=100),
         lambda: look.unsettled(opened),
         lambda: look.epoch(opened, 2),
-    ):
+    ]
+    for again in looks:
         with pytest.raises(LogError, match=f"is gone, and {in_its_place}.* is in its place"):
             again()
 
