@@ -8,7 +8,11 @@ back from there, so that a supervisor can act on it.
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _IN_CODE = re.compile(r"\.option\('([^']+)', '?([^')]+)'?\)")
 _AGAIN = "start the query again"
@@ -158,6 +162,21 @@ class ProtocolError(OnceonlyError):
     """An illegal move of the protocol: a defect in onceonly. Stopped before anything was sent."""
 
     code = "PROTOCOL"
+
+
+@contextmanager
+def required(what: str, *, extra: str, where: str = "on driver and executors") -> Iterator[None]:
+    """Say what to install where an import in this block fails; ``what`` says who needs which package.
+
+    Raises ``SetupError``.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise SetupError(
+            f"{what}, which cannot be used here: {error}",
+            next_step=f"pip install 'onceonly[{extra}]' {where}",
+        ) from error
 
 
 def typed(error: OnceonlyError) -> str:

@@ -12,8 +12,10 @@ from onceonly.errors import (
     ConfigurationError,
     LogError,
     OnceonlyError,
+    SetupError,
     UnavailableError,
     find_error,
+    required,
     typed,
 )
 
@@ -29,6 +31,18 @@ def test_every_error_survives_pickle_and_text(kind: type[OnceonlyError]) -> None
     for found in (pickle.loads(pickle.dumps(error)), find_error(f"Job aborted: {error}\n  at Foo")):  # noqa: S301
         assert type(found) is kind
         assert (found.what, found.next_step) == (error.what, error.next_step)
+
+
+def test_who_lacks_a_package_is_told_who_needs_it_and_which_extra_brings_it() -> None:
+    with (
+        pytest.raises(SetupError) as caught,
+        required("the bank needs ledgers", extra="bank", where="at home"),
+    ):
+        import onceonly_has_no_ledgers  # type: ignore[import-not-found]  # noqa: F401
+    assert "the bank needs ledgers, which cannot be used here: No module named" in caught.value.what
+    assert caught.value.next_step == "pip install 'onceonly[bank]' at home"
+    with pytest.raises(ValueError, match="another"), required("x", extra="x"):
+        raise ValueError("another error is let through")
 
 
 def test_every_kind_has_a_code_of_its_own() -> None:

@@ -277,7 +277,7 @@ def test_without_kafkas_client_topics_are_said_not_to_be_watched(
     monkeypatch.delitem(sys.modules, "onceonly.sinks.kafka.wire.requests", raising=False)
     note(checkpoint, 0, end='{"a":{"0":5}}')
     made(checkpoint, on("localhost:1", "a")).look(0, EXACTLY)
-    assert "The topics a are not watched: Asking Kafka needs kafka-python" in caplog.text
+    assert "The topics a are not watched: asking Kafka needs the package kafka-python" in caplog.text
     assert "pip install 'onceonly[kafka]'" in caplog.text
 
 

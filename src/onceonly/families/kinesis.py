@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.errors import ConfigurationError, UnavailableError, required
 from onceonly.families.backoff import Backoff
 from onceonly.options import Option, some_time
 from onceonly.stores.profiles import is_role_unknown
@@ -231,15 +231,10 @@ def _make(options: StreamOptions, who: str) -> Any:  # noqa: ANN401  as above
 
 
 def _make_anew(options: StreamOptions, who: str) -> Any:  # noqa: ANN401  as above
-    try:
+    with required(f"{who} needs the package boto3", extra="kinesis"):
         import boto3
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError, CredentialRetrievalError
-    except ImportError as error:
-        raise SetupError(
-            f"{who} needs the package boto3, which is missing here: {error}",
-            next_step="pip install 'onceonly[kinesis]' on driver and executors",
-        ) from error
     key, secret, token = options.keys or (None, None, None)
     try:
         # A session of its own: boto3's default one is shared by all threads.

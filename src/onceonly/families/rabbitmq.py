@@ -6,7 +6,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
-from onceonly.errors import ConfigurationError, SetupError
+from onceonly.errors import ConfigurationError, required
 from onceonly.options import Option
 
 if TYPE_CHECKING:
@@ -144,14 +144,12 @@ def quietly(work: Callable[[], object]) -> None:
 
 
 def _pika(who: str) -> Any:  # noqa: ANN401  a module
-    try:
+    with required(
+        f"{who} needs the package pika",
+        extra="rabbitmq",
+        where="where it is read: a queue by its receiver, a stream by driver and executors",
+    ):
         import pika
-    except ImportError as error:
-        raise SetupError(
-            f"{who} needs the package pika, which is missing here: {error}",
-            next_step="pip install 'onceonly[rabbitmq]' where it is read: a queue by its receiver, a stream by driver "
-            "and executors",
-        ) from error
     # It logs stack traces of what is told in one sentence here, and tried again.
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     return pika

@@ -6,7 +6,7 @@ import difflib
 import importlib
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from onceonly.errors import ConfigurationError, SetupError
+from onceonly.errors import ConfigurationError, required
 from onceonly.log.place import FOLDER
 from onceonly.model import Capabilities, Guarantee, SinkUse, Visible
 from onceonly.options import public_options
@@ -105,14 +105,9 @@ def load(sink: SinkClass) -> type[TwoPhaseCommitSink[Any]]:
     if not isinstance(sink, str):
         return sink
     module, _, attribute = sink.partition(":")
-    try:
+    extra = module.rpartition(".")[2]
+    with required(f"the sink {extra!r} needs a package", extra=extra):
         found: type[TwoPhaseCommitSink[Any]] = getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        extra = module.rpartition(".")[2]
-        raise SetupError(
-            f"the sink {extra!r} needs a package that is missing here: {error}",
-            next_step=f"pip install 'onceonly[{extra}]' on driver and executors",
-        ) from error
     return found
 
 

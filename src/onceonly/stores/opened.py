@@ -12,7 +12,7 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from onceonly.errors import ConfigurationError, SetupError
+from onceonly.errors import ConfigurationError, required
 from onceonly.stores.access import Hadoop
 from onceonly.stores.address import Address, Kind, parse
 from onceonly.stores.folder import LocalStore
@@ -82,13 +82,8 @@ def open_store(address: Address, *, private: bool = False) -> RewritableStore:
         from onceonly.stores.hdfs import HdfsStore
 
         return HdfsStore.at(address, _told, private=private)
-    try:
+    with required(f"a checkpoint on {address.kind.system} needs the package obstore", extra="stores"):
         from onceonly.stores.objects import ObjectStore
-    except ImportError as error:
-        raise SetupError(
-            f"a checkpoint on {address.kind.system} needs the package obstore, which cannot be used here: {error}",
-            next_step="pip install 'onceonly[stores]' on driver and executors",
-        ) from error
     return ObjectStore(_client(address), address)
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from onceonly.errors import SetupError
+from onceonly.errors import required
 from onceonly.stores import answers
 from onceonly.stores.profiles import endpoint_of_machine, is_role_unknown
 
@@ -171,15 +171,10 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  a cli
 
     Raises ``SetupError`` where the package is missing.
     """
-    try:
+    with required("files on S3 need the package boto3", extra="files,s3"):
         import boto3
         from botocore import UNSIGNED
         from botocore.config import Config
-    except ImportError as error:
-        raise SetupError(
-            f"files on S3 need the package boto3, which cannot be used here: {error}",
-            next_step="pip install 'onceonly[files,s3]' on driver and executors",
-        ) from error
     config = access.config
     by_path = not config.get("virtual_hosted_style_request", False)
     endpoint = str(config.get("endpoint") or "")

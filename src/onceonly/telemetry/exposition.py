@@ -10,7 +10,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import ConfigurationError, SetupError
+from onceonly.errors import ConfigurationError, required
 from onceonly.settings.telemetry import METRICS_PORT
 from onceonly.stores.folder import UnsyncedStore
 from onceonly.telemetry.figures import buckets, families
@@ -24,22 +24,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 
-def require_client() -> Any:  # noqa: ANN401  a module that may be missing
-    """Return Prometheus' client library. Raises ``SetupError`` that names the extra."""
-    try:
-        return importlib.import_module("prometheus_client")
-    except ImportError as error:
-        raise SetupError(
-            f"metrics need the package prometheus-client, which cannot be used here: {error}",
-            next_step="pip install 'onceonly[metrics]' on the driver, or leave the options onceonly.metrics.* out",
-        ) from error
-
-
 class Registry:
     """What is told of some queries, whenever it is asked for. Driver or command line, any thread."""
 
     def __init__(self, observe: Callable[[], Iterable[Observed]]) -> None:
-        self._client = require_client()
+        leave_out = "on the driver, or leave the options onceonly.metrics.* out"
+        with required("metrics need the package prometheus-client", extra="metrics", where=leave_out):
+            self._client = importlib.import_module("prometheus_client")
         self._observe = observe
         self._registry = self._client.CollectorRegistry()
         self._registry.register(self)

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.errors import ConfigurationError, UnavailableError, required
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -215,7 +215,7 @@ class Target:
             return self._session
 
     def _made(self) -> Cluster:
-        try:
+        with required("the sink cassandra needs the package cassandra-driver", extra="cassandra"):
             from cassandra import ConsistencyLevel
             from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
             from cassandra.policies import (
@@ -224,11 +224,6 @@ class Target:
                 TokenAwarePolicy,
             )
             from cassandra.query import tuple_factory
-        except ImportError as error:
-            raise SetupError(
-                f"the sink cassandra needs a package that is missing here: {error}",
-                next_step="pip install 'onceonly[cassandra]' on driver and executors",
-            ) from error
         given, most_s = self._options, min(self._options.timeout_s, _CONNECT_S)
         given.password.read()  # where it cannot be read, that is the error, and not that nobody answers
         profile = ExecutionProfile(

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from onceonly.durable import disk
-from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.errors import ConfigurationError, UnavailableError, required
 from onceonly.families.loaded import NEVER, Books, ConflictError
 from onceonly.sinks.delta.place import said
 
@@ -45,13 +45,8 @@ _FORGETS = "delta.setTransactionRetentionDuration"
 
 def require() -> None:
     """See that the client is there. Driver and executor. Raises ``SetupError``."""
-    try:
+    with required("the sink delta needs the package deltalake", extra="delta"):
         importlib.import_module("deltalake")
-    except ImportError as error:
-        raise SetupError(
-            f"the sink delta needs the package deltalake, which cannot be used here: {error}",
-            next_step="pip install 'onceonly[delta]' on driver and executors",
-        ) from error
 
 
 def open_table(place: Place) -> DeltaTable:

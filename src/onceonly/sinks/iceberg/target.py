@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceonly.durable import disk
-from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, UnavailableError
+from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, UnavailableError, required
 from onceonly.families.loaded import INSTEAD, NEVER, Books, ConflictError
 from onceonly.families.loaded.places import home_at
 from onceonly.sinks.iceberg.login import login
@@ -43,13 +43,8 @@ _LINEAR = ("identity", "year", "month", "day", "hour", "truncate")
 
 def require() -> None:
     """See that the client is there. Driver and executor. Raises ``SetupError``."""
-    try:
+    with required("the sink iceberg needs the package pyiceberg", extra="iceberg"):
         importlib.import_module("pyiceberg")
-    except ImportError as error:
-        raise SetupError(
-            f"the sink iceberg needs the package pyiceberg, which cannot be used here: {error}",
-            next_step="pip install 'onceonly[iceberg]' on driver and executors",
-        ) from error
 
 
 def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:

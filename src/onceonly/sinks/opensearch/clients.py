@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.errors import ConfigurationError, UnavailableError, required
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,10 +43,8 @@ class OpenSearchClient:
     """Asks by opensearch-py."""
 
     def __init__(self, options: SearchOptions) -> None:
-        try:
+        with required("the sink opensearch needs the package opensearch-py", extra="opensearch"):
             import opensearchpy
-        except ImportError as error:
-            raise _missing("opensearch", error) from error
         self._options = options
         self._errors = opensearchpy.exceptions
         more: dict[str, Any] = (
@@ -107,11 +105,9 @@ class ElasticsearchClient:
     """Asks by elasticsearch-py."""
 
     def __init__(self, options: SearchOptions) -> None:
-        try:
+        with required("the sink elasticsearch needs the package elasticsearch", extra="elasticsearch"):
             import elastic_transport
             import elasticsearch
-        except ImportError as error:
-            raise _missing("elasticsearch", error) from error
         self._options = options
         self._transport = elastic_transport
         self._errors = elasticsearch
@@ -185,10 +181,3 @@ def _no_json(options: SearchOptions) -> UnavailableError:
 def encoded(value: object) -> bytes:
     """Return a body. Pure."""
     return json.dumps(value).encode()
-
-
-def _missing(name: str, error: ImportError) -> SetupError:
-    return SetupError(
-        f"the sink {name} needs a package that is missing here: {error}",
-        next_step=f"pip install 'onceonly[{name}]' on driver and executors",
-    )

@@ -6,7 +6,7 @@ import hashlib
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from onceonly.errors import SetupError
+from onceonly.errors import required
 from onceonly.sinks.redis.answers import meaning
 from onceonly.sinks.redis.cluster import Cluster
 from onceonly.sinks.redis.slots import slot_of
@@ -174,13 +174,8 @@ class Connections:
 
 def _require_package() -> None:
     """See that the client can be imported. Raises ``SetupError``."""
-    try:
+    with required("the sink redis needs the package redis", extra="redis"):
         import redis  # noqa: F401
-    except ImportError as error:
-        raise SetupError(
-            f"the sink redis needs a package that is missing here: {error}",
-            next_step="pip install 'onceonly[redis]' on driver and executors",
-        ) from error
 
 
 def _sent(client: redis.Redis, commands: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -12,7 +12,7 @@ import time
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, UnavailableError
+from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError, required
 from onceonly.model import Guarantee
 from onceonly.sources.http.options import DECLARED, HEADER, Resume, headers_of
 from onceonly.sources.http.rows import Events, Lines
@@ -242,13 +242,8 @@ async def _next(chunks: AsyncGenerator[Any, None]) -> Any:  # noqa: ANN401  as a
 
 def _httpx_of(text: str) -> tuple[Any, httpx.URL]:
     """Return the client library, and the address. Raises ``SetupError``, ``ConfigurationError``."""
-    try:
+    with required("the feed 'http' needs the package httpx", extra="http", where="where the receiver runs"):
         import httpx
-    except ImportError as error:
-        raise SetupError(
-            f"the feed 'http' needs a package that is missing here: {error}",
-            next_step="pip install 'onceonly[http]' where the receiver runs",
-        ) from error
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceonly.errors import SetupError
+from onceonly.errors import required
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -12,11 +12,6 @@ if TYPE_CHECKING:
 
 def import_confluent() -> ModuleType:
     """Import confluent-kafka, or say how to install it."""
-    try:
+    with required("the sink kafka needs the package confluent-kafka", extra="kafka"):
         import confluent_kafka
-    except ImportError as error:
-        raise SetupError(
-            "The Kafka sink needs confluent-kafka, which is not installed.",
-            next_step="pip install 'onceonly[kafka]' on driver and executors",
-        ) from error
     return confluent_kafka

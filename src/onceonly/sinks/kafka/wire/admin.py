@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceonly import background
-from onceonly.errors import SetupError, UnavailableError
+from onceonly.errors import UnavailableError, required
 from onceonly.sinks.kafka.wire import names
 from onceonly.sinks.kafka.wire.answers import (
     UNKNOWN_TOPIC,
@@ -54,13 +54,8 @@ _NEW_S = 12.0
 
 def import_kafka() -> ModuleType:
     """Import kafka-python, or say how to install it."""
-    try:
+    with required("asking Kafka needs the package kafka-python", extra="kafka"):
         kafka = importlib.import_module("kafka")
-    except ImportError as error:
-        raise SetupError(
-            "Asking Kafka needs kafka-python, which is not installed.",
-            next_step="pip install 'onceonly[kafka]' on driver and executors",
-        ) from error
     # At DEBUG it writes whole requests into the log, passwords among them.
     logger = logging.getLogger("kafka")
     if logger.level < logging.WARNING:

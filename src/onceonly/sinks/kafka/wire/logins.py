@@ -14,7 +14,7 @@ import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import ConfigurationError, SetupError
+from onceonly.errors import ConfigurationError, required
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,13 +38,10 @@ def msk_iam(settings: Mapping[str, str]) -> Given:
     ``region`` is read out of the servers' names where it is not given; ``role`` is assumed, or ``profile`` used, where
     one is. Raises ``SetupError`` without the extra ``msk``, ``ConfigurationError`` without a region.
     """
-    try:
+    with required(
+        "the token provider for Amazon MSK needs the package aws-msk-iam-sasl-signer-python", extra="msk"
+    ):
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Signer
-    except ImportError as error:
-        raise SetupError(
-            "The token provider for Amazon MSK needs aws-msk-iam-sasl-signer-python, which is not installed.",
-            next_step="pip install 'onceonly[msk]' on driver and executors",
-        ) from error
     found = _REGION.search(settings.get("bootstrap.servers", ""))
     region = settings.get("region") or (found.group(1) if found else "")
     if not region:

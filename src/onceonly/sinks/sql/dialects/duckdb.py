@@ -7,13 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from onceonly.errors import (
-    ConfigurationError,
-    OnceonlyError,
-    RecordRefusedError,
-    SetupError,
-    UnavailableError,
-)
+from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
 from onceonly.sinks.sql.dialects.dialect import Dialect
 from onceonly.sinks.sql.types import UUID, Column, Given, Table, bits, whole
 
@@ -202,11 +196,6 @@ def _is_there(path: str) -> bool:
 
 
 def _driver() -> Any:  # noqa: ANN401
-    try:
+    with required("a sink for DuckDB needs the package duckdb", extra="duckdb", where="on the driver"):
         import duckdb
-    except ImportError as error:
-        raise SetupError(
-            f"DuckDB needs a package that is missing here: {error}",
-            next_step="pip install 'onceonly[duckdb]' on the driver",
-        ) from error
     return duckdb

@@ -9,13 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from onceonly.errors import (
-    ConfigurationError,
-    OnceonlyError,
-    RecordRefusedError,
-    SetupError,
-    UnavailableError,
-)
+from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
 from onceonly.sinks.sql.dialects.dialect import NO_ROOM, Dialect
 from onceonly.sinks.sql.dialects.mysql_tables import automatic, described
 from onceonly.sinks.sql.shape import DELETED, SEQUENCE
@@ -300,13 +294,8 @@ class MySql(Dialect):
 
 
 def _client() -> Any:  # noqa: ANN401  a module
-    try:
+    with required("a sink for MySQL needs the package PyMySQL", extra="mysql"):
         import pymysql
-    except ImportError as error:
-        raise SetupError(
-            f"a sink for MySQL needs the package PyMySQL, which is missing here: {error}",
-            next_step="pip install 'onceonly[mysql]' on driver and executors",
-        ) from error
     return pymysql
 
 

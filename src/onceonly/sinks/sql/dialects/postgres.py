@@ -11,13 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import (
-    ConfigurationError,
-    OnceonlyError,
-    RecordRefusedError,
-    SetupError,
-    UnavailableError,
-)
+from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
 from onceonly.sinks.sql.dialects.dialect import NO_ROOM, Dialect
 from onceonly.sinks.sql.dialects.postgres_binary import HEAD, TAIL, binary, kinds_of
 from onceonly.sinks.sql.texts import lines
@@ -290,13 +284,8 @@ _ADVICE = {
 
 
 def _driver() -> Any:  # noqa: ANN401
-    try:
+    with required("a sink for PostgreSQL needs the package psycopg", extra="postgres", where="on the driver"):
         import psycopg
-    except ImportError as error:
-        raise SetupError(
-            f"PostgreSQL needs a package that is missing here: {error}",
-            next_step="pip install 'onceonly[postgres]' on the driver",
-        ) from error
     return psycopg
 
 
