@@ -146,8 +146,7 @@ class CassandraSink(BookedSink):
     def _gaps(self, rows: KeyedRows) -> Iterator[Refused]:
         table = self._target.table()
         for name, column in zip(rows.rows.schema.names, rows.rows.columns, strict=True):
-            for row, gap in types.gaps(name, column, table.types[name]):
-                yield Refused(row=row, code=gap.code, why=gap.why, next_step=gap.next_step)
+            yield from types.gaps(name, column, table.types[name])
         if len(table.partition) == 1:
             [alone] = table.partition
             for row, value in enumerate(rows.rows.column(alone).to_pylist()):

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import uuid
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from onceonly.families.readable import micros
+from onceonly.ports import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,14 +39,6 @@ _TIME_BASED = 1
 FROZEN = "frozen<"
 KEY_BYTES_MAX = 65_535
 """The longest key; also of all its columns together."""
-
-
-class Gap(NamedTuple):
-    """A value that a table's type has not: one word, what is wrong with it, and what helps."""
-
-    code: str
-    why: str
-    next_step: str
 
 
 def against(kind: Type, cql: str) -> str:
@@ -96,8 +91,7 @@ def values(column: pa.Array, cql: str) -> list[Any]:
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type):
-        micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
-        return [None if each is None else each // _MICROS for each in micros]
+        return [None if each is None else each // _MICROS for each in micros(column).to_pylist()]
     if pa.types.is_date32(column.type):
         days = column.cast(pa.int32()).to_pylist()
         return [None if each is None else each + _DAYS for each in days]
@@ -141,19 +135,17 @@ def _same(value: Any) -> Any:  # noqa: ANN401  a value of a row
     return value
 
 
-def gaps(name: str, column: pa.Array, cql: str) -> Iterator[tuple[int, Gap]]:
-    """Yield the places of values that a type has not, and what is wrong with each."""
+def gaps(name: str, column: pa.Array, cql: str) -> Iterator[Refused]:
+    """Yield the rows with a value that a type has not."""
     import pyarrow as pa
 
     bare = _bare(cql)
     if pa.types.is_timestamp(column.type):
-        micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
-        gap = Gap(
-            "TOO_FINE",
-            f"its {name} has microseconds, and timestamps of Cassandra have milliseconds",
-            f"cut them off in the query: date_trunc('millisecond', {name})",
-        )
-        yield from ((row, gap) for row, each in enumerate(micros) if each is not None and each % _MICROS)
+        why = f"its {name} has microseconds, and timestamps of Cassandra have milliseconds"
+        cut = f"cut them off in the query: date_trunc('millisecond', {name})"
+        for row, each in enumerate(micros(column).to_pylist()):
+            if each is not None and each % _MICROS:
+                yield Refused(row=row, code="TOO_FINE", why=why, next_step=cut)
         return
     wrong = _WRONG.get(_parts(bare)[0])
     if wrong is None:
@@ -161,7 +153,7 @@ def gaps(name: str, column: pa.Array, cql: str) -> Iterator[tuple[int, Gap]]:
     test, code, why, next_step = wrong
     for row, value in enumerate(column.to_pylist()):
         if value is not None and test(value):
-            yield row, Gap(code, f"its {name} {why}", next_step)
+            yield Refused(row=row, code=code, why=f"its {name} {why}", next_step=next_step)
 
 
 def _is_no_uuid(text: str) -> bool:

@@ -82,8 +82,7 @@ class OpenSearchSink(BookedSink):
     def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
         yield from rows.too_long(KEY_BYTES_MAX, "an id")
         for name, column in zip(rows.rows.schema.names, rows.rows.columns, strict=True):
-            for row, gap in types.gaps(name, column, self._limits):
-                yield Refused(row=row, code=gap.code, why=gap.why, next_step=gap.next_step)
+            yield from types.gaps(name, column, self._limits)
 
     def versions(self) -> Mapping[int, int]:
         gone = {"term": {f"{_FIELD}.deleted": True}}

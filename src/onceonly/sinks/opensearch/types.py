@@ -6,11 +6,12 @@ a field that takes all its values.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.families.columns import parse
 from onceonly.families.readable import micros
+from onceonly.ports import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -141,24 +142,18 @@ def _limit(field: Mapping[str, Any]) -> str:
     return ""
 
 
-class Gap(NamedTuple):
-    """A value that no document, or not this field, can hold: one word, what is wrong with it, and what helps."""
-
-    code: str
-    why: str
-    next_step: str
-
-
-def gaps(name: str, column: pa.Array, limits: Mapping[str, str]) -> Iterator[tuple[int, Gap]]:
-    """Yield the places of such values, also inside of others. Needs pyarrow."""
+def gaps(name: str, column: pa.Array, limits: Mapping[str, str]) -> Iterator[Refused]:
+    """Yield the rows with a value, also inside of others, that no document, or not this field, can hold."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
     for path, values, rows in _parts(name, column, pa.array(range(len(column)), pa.int64())):
-        for wrong, gap in _wrong(path, values, limits.get(path, "")):
+        for wrong, code, why, next_step in _wrong(values, limits.get(path, "")):
             for place in np.flatnonzero(pc.fill_null(wrong, False)).tolist():  # noqa: FBT003
-                yield rows[place].as_py(), gap
+                yield Refused(
+                    row=rows[place].as_py(), code=code, why=f"its {path} {why}", next_step=next_step
+                )
 
 
 def _parts(path: str, column: pa.Array, rows: pa.Array) -> Iterator[tuple[str, pa.Array, pa.Array]]:
@@ -176,23 +171,22 @@ def _parts(path: str, column: pa.Array, rows: pa.Array) -> Iterator[tuple[str, p
         yield path, column, rows
 
 
-def _wrong(path: str, values: pa.Array, limit: str) -> Iterator[tuple[pa.Array, Gap]]:
+def _wrong(values: pa.Array, limit: str) -> Iterator[tuple[pa.Array, str, str, str]]:
+    """Yield which values are wrong, with one word for it, what is wrong with them, and what helps."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     kind = values.type
     if pa.types.is_floating(kind):
-        why = f"its {path} is a number that JSON has not: nan or infinite"
-        yield pc.invert(pc.is_finite(values)), Gap("NOT_FINITE", why, "make it null in the query")
+        why = "is a number that JSON has not: nan or infinite"
+        yield pc.invert(pc.is_finite(values)), "NOT_FINITE", why, "make it null in the query"
     elif limit == _KEYWORD and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         most = KEYWORD_BYTES_MAX if pa.types.is_string(kind) else KEYWORD_BYTES_MAX // 4 * 3  # it is base64
-        why = f"its {path} has more than {most} bytes, the most that a keyword has"
-        yield (
-            pc.greater(pc.binary_length(values), most),
-            Gap("TOO_LONG", why, "cut it, or give the field ignore_above"),
-        )
+        why = f"has more than {most} bytes, the most that a keyword has"
+        too_long = pc.greater(pc.binary_length(values), most)
+        yield too_long, "TOO_LONG", why, "cut it, or give the field ignore_above"
     elif limit == _NANOS and (pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
         times = micros(values.cast(pa.timestamp("us")) if pa.types.is_date32(kind) else values)
         outside = pc.or_(pc.less(times, 0), pc.greater(times, _NANOS_MAX_MICROS))
-        why = f"its {path} is not between the years 1970 and 2262, which date_nanos has"
-        yield outside, Gap("OUT_OF_RANGE", why, "make it null in the query, or let the field be a date")
+        why = "is not between the years 1970 and 2262, which date_nanos has"
+        yield outside, "OUT_OF_RANGE", why, "make it null in the query, or let the field be a date"
