@@ -2852,8 +2852,8 @@ DEFECTS: Final = (
         group=LOADED,
         what="Files that others have compacted are taken back as if they were still there: their rows stay",
         file="families/loaded/withdrawing.py",
-        before="            _refuse_changed(table, app, epoch, left, count)\n",
-        after="            pass\n",
+        before="                self._refuse_changed(app, epoch, left, count)\n",
+        after="                pass\n",
         tests=(
             TAKEN_BACK + "test_files_that_others_have_changed_since_are_refused_and_nothing_is_taken_back",
             TAKEN_BACK + "test_who_changes_them_in_the_same_moment_is_noticed",

@@ -7,105 +7,102 @@ where they are, for readers of older versions, until the table's own vacuum.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.loaded.load import Load, app_of
-from onceonly.families.loaded.sink import TRIES_MAX, ConflictError
+from onceonly.families.loaded.sink import TRIES_MAX, ConflictError, LoadedSink
 from onceonly.words import n
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from onceonly.families.loaded.places import Home
     from onceonly.families.loaded.sink import Books
     from onceonly.model import Handle
     from onceonly.ports import QueryContext
 
 
-class Table(Protocol):
-    """What of a loaded sink is needed; ``leave_out`` and ``sync`` beside what the family has."""
+class WithdrawableSink(LoadedSink):
+    """A loaded sink out of whose table epochs can be taken back. Define ``shown``, ``leave_out`` and ``sync``, too."""
 
     @property
-    def shown(self) -> str: ...
-    @property
-    def home(self) -> Home: ...
+    @abstractmethod
+    def shown(self) -> str:
+        """What people call the table, at the beginning of a sentence."""
 
-    def books(self, app: str, epoch: int | None, *, since: int | None = None) -> Books: ...
-    def standing(self, app: str) -> int | None: ...
-    def files_now(self) -> Iterable[str] | None: ...
-
+    @abstractmethod
     def leave_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> None:
         """Make one entry without the files of these loads, in which ``epoch`` is the newest of ours.
 
         All or nothing. Raises ``ConflictError`` where one of them was changed since the books were read,
         ``UnavailableError``.
         """
-        ...
 
-    def keeps_all(self, books: Books) -> str:
+    def keeps_all(self, books: Books) -> str:  # noqa: ARG002  most give back what they took
         """Say why nothing may be taken out of the table; empty where it may."""
-        ...
+        return ""
 
+    @abstractmethod
     def sync(self, since: int) -> None:
-        """Make the log durable, from an entry on. Raises ``UnavailableError``."""
-        ...
+        """Make the log durable, from an entry on: its client does not. Driver. Raises ``UnavailableError``."""
 
+    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        super().complete(context, epoch, handles)
+        self.sync(min(Load.of(handle).since for handle in handles))
 
-def withdraw(
-    table: Table, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool
-) -> int:
-    """Take back all epochs after one, whose ``handles`` are all that they committed; return how many files they are of.
+    def withdraw(
+        self, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool = False
+    ) -> int:
+        """Take back all epochs after one, whose ``handles`` are all that they committed; return of how many files.
 
-    One entry of the log, however many epochs; nothing of it where the table is as if it had been made. Idempotent, safe
-    to be killed in. Raises ``ConfigurationError`` where others have changed these files, and nothing is taken back;
-    ``UnavailableError``.
-    """
-    app, loads = app_of(context.query, context.sink), [Load.of(handle) for handle in handles]
-    count, reason = sum(len(load.files) for load in loads), ""
-    for _ in range(TRIES_MAX):
-        # The books before the files: what is changed after them is a conflict.
-        books = table.books(app, epoch)
-        there = _there(table, loads)
-        if why := table.keeps_all(books):
-            raise ConfigurationError(
-                f"{table.shown} {why}: nothing can be taken back",
-                next_step="take that away for now, or take the newest savepoint",
-            )
-        if left := count - sum(len(load.files) for load in there):
-            _refuse_changed(table, app, epoch, left, count)
-        if only_look:
-            return count
-        if not there and (books.newest is None or books.newest <= epoch):
-            table.sync(books.withdrawn)
-            return count
-        try:
-            table.leave_out(books, app, epoch, there)
-        except ConflictError as conflict:
-            reason = str(conflict)
-    raise UnavailableError(
-        f"{table.shown}: others were quicker {TRIES_MAX} times: {reason}", next_step="run this again"
-    )
+        One entry of the log, however many epochs; nothing of it where the table is as if it had been made. Idempotent,
+        safe to be killed in. Operator's process. Raises ``ConfigurationError`` where others have changed these files,
+        and nothing is taken back; ``UnavailableError``.
+        """
+        app, loads = app_of(context.query, context.sink), [Load.of(handle) for handle in handles]
+        count, reason = sum(len(load.files) for load in loads), ""
+        for _ in range(TRIES_MAX):
+            # The books before the files: what is changed after them is a conflict.
+            books = self.books(app, epoch)
+            there = self._there(loads)
+            if why := self.keeps_all(books):
+                raise ConfigurationError(
+                    f"{self.shown} {why}: nothing can be taken back",
+                    next_step="take that away for now, or take the newest savepoint",
+                )
+            if left := count - sum(len(load.files) for load in there):
+                self._refuse_changed(app, epoch, left, count)
+            if only_look:
+                return count
+            if not there and (books.newest is None or books.newest <= epoch):
+                self.sync(books.withdrawn)
+                return count
+            try:
+                self.leave_out(books, app, epoch, there)
+            except ConflictError as conflict:
+                reason = str(conflict)
+        raise UnavailableError(
+            f"{self.shown}: others were quicker {TRIES_MAX} times: {reason}", next_step="run this again"
+        )
 
+    def _there(self, loads: Sequence[Load]) -> list[Load]:
+        """Return the loads with those of their files that the table has, whole."""
+        home = self.home
+        now = home.known(self.files_now() or ())
+        kept = [
+            replace(load, files=tuple(f for f in load.files if home.called(f"{load.folder}/{f.path}") in now))
+            for load in loads
+        ]
+        return [load for load in kept if load.files]
 
-def _there(table: Table, loads: Sequence[Load]) -> list[Load]:
-    """Return the loads with those of their files that the table has, whole."""
-    home = table.home
-    now = home.known(table.files_now() or ())
-    kept = [
-        replace(load, files=tuple(f for f in load.files if home.called(f"{load.folder}/{f.path}") in now))
-        for load in loads
-    ]
-    return [load for load in kept if load.files]
-
-
-def _refuse_changed(table: Table, app: str, epoch: int, left: int, count: int) -> None:
-    standing = table.standing(app)
-    if standing is None or standing <= epoch:
-        return  # an entry of ours, or an older version that was restored, has left them out before
-    raise ConfigurationError(
-        f"{table.shown} has {left} of the {n(count, 'file')} of epochs after chk-{epoch} no more, or rows of theirs "
-        "were deleted: others have compacted or changed it since, and nobody could tell which rows are ours",
-        next_step="take the rows away yourself and say --output again, or take a newer savepoint",
-    )
+    def _refuse_changed(self, app: str, epoch: int, left: int, count: int) -> None:
+        standing = self.standing(app)
+        if standing is None or standing <= epoch:
+            return  # an entry of ours, or an older version that was restored, has left them out before
+        raise ConfigurationError(
+            f"{self.shown} has {left} of the {n(count, 'file')} of epochs after chk-{epoch} no more, or rows of theirs "
+            "were deleted: others have compacted or changed it since, and nobody could tell which rows are ours",
+            next_step="take the rows away yourself and say --output again, or take a newer savepoint",
+        )

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
-from onceonly.families.loaded import Books, Load, LoadedSink, withdrawing
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.sink import newest_with_rows
 from onceonly.families.loaded.types import choose, schema_of
+from onceonly.families.loaded.withdrawing import WithdrawableSink
 from onceonly.ports.standing import Held
 from onceonly.sinks.delta import target
 from onceonly.sinks.delta.options import DECLARED
@@ -23,16 +23,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-    from onceonly.families.loaded import Layout
+    from onceonly.families.loaded import Books, Layout, Load
     from onceonly.families.loaded.places import Home
-    from onceonly.model import Handle
     from onceonly.ports import Option, QueryContext
     from onceonly.sinks.delta.place import Place
 
 _BEFORE = 32
 
 
-class DeltaSink(LoadedSink):
+class DeltaSink(WithdrawableSink):
     """Rows to a Delta table: whole epochs, each a version of it."""
 
     name: ClassVar[str] = "delta"
@@ -112,17 +111,6 @@ class DeltaSink(LoadedSink):
             table=str(table.metadata().id),
             differing=partial(target.differing, table),
         )
-
-    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
-        """Make the versions up to this epoch's durable: deltalake does not."""
-        super().complete(context, epoch, handles)
-        self.sync(min(Load.of(handle).since for handle in handles))
-
-    def withdraw(
-        self, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool = False
-    ) -> int:
-        """Take back all that was committed in epochs after one; give how many files that was. Operator's process."""
-        return withdrawing.withdraw(self, context, epoch, handles, only_look=only_look)
 
     def leave_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> None:
         target.leave_out(books.at, self.at, app, epoch, loads)

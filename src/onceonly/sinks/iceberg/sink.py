@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
-from onceonly.families.loaded import Books, Load, LoadedSink, withdrawing
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.sink import newest_with_rows
 from onceonly.families.loaded.types import choose, schema_of
+from onceonly.families.loaded.withdrawing import WithdrawableSink
 from onceonly.ports.standing import Held
 from onceonly.sinks.iceberg import target
 from onceonly.sinks.iceberg.options import DECLARED, split
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from onceonly.families.loaded import Layout
+    from onceonly.families.loaded import Books, Layout, Load
     from onceonly.families.loaded.places import Home
-    from onceonly.model import Handle
     from onceonly.ports import Option, QueryContext
 
 
-class IcebergSink(LoadedSink):
+class IcebergSink(WithdrawableSink):
     """Rows to an Iceberg table: whole epochs, each a snapshot of it."""
 
     name: ClassVar[str] = "iceberg"
@@ -41,7 +40,10 @@ class IcebergSink(LoadedSink):
         super().__init__(own)
         self._catalog: Catalog | None = None
         self._table_name: tuple[str, ...] = self.options["table"]
-        self.shown = f"The Iceberg table {'.'.join(self._table_name)}"
+
+    @property
+    def shown(self) -> str:
+        return f"The Iceberg table {'.'.join(self._table_name)}"
 
     @property
     def catalog(self) -> Catalog:
@@ -116,24 +118,10 @@ class IcebergSink(LoadedSink):
             differing=partial(target.differing, table),
         )
 
-    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
-        """Make the metadata durable that the catalogue names: pyiceberg does not."""
-        super().complete(context, epoch, handles)
-        self.sync(0)
-
-    def withdraw(
-        self, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool = False
-    ) -> int:
-        """Take back all that was committed in epochs after one; give how many files that was. Operator's process."""
-        return withdrawing.withdraw(self, context, epoch, handles, only_look=only_look)
-
     def leave_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> None:
         home = target.home_of(books.at)
         names = frozenset(home.called(f"{load.folder}/{file.path}") for load in loads for file in load.files)
         target.leave_out(books.at, app, epoch, names, home)
-
-    def keeps_all(self, books: Books) -> str:  # noqa: ARG002  no table of this kind does
-        return ""
 
     def sync(self, since: int) -> None:  # noqa: ARG002  of the newest state only
         """Make the metadata durable that the catalogue names. Raises ``UnavailableError``."""
