@@ -106,6 +106,8 @@ _FORMS: dict[Any, str] = {
     size: "a number of bytes such as 1048576, 128m or 1g",
     port: "a whole number from 1 to 65535",
     span: "a time such as 7 days, 12 hours or 90m",
+    some_time: "a time such as 30 seconds, 2 minutes or 1h",
+    some_bytes: "a number of bytes such as 16m or 1g",
 }
 
 
@@ -114,8 +116,9 @@ class Option:
     """One option that a sink understands.
 
     ``read`` turns its text into a value and raises ``ValueError`` or ``KeyError`` for what it cannot be; ``form``
-    says in words what it can be. ``default`` is a text too, read like the user's. What is ``secret`` is never
-    shown, and never written to the decision log.
+    says in words what it can be. ``choices`` are all the values that there are, as texts or a range of numbers.
+    ``default`` is a text too, read like the user's. What is ``secret`` is never shown, and never written to the
+    decision log.
     """
 
     name: str
@@ -123,13 +126,16 @@ class Option:
     default: str | None = None
     required: bool = False
     secret: bool = False
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] | range = ()
     read: Callable[[str], Any] = str
     form: str = ""
 
     def value(self, text: str, *, who: str) -> Any:  # noqa: ANN401  whatever ``read`` gives
         """Read a text. Raises ``ConfigurationError`` that names the option, and shows no secret."""
-        wanted = self.form or _FORMS.get(self.read, "") or f"one of {', '.join(self.choices)}"
+        if isinstance(self.choices, range):
+            wanted = f"a whole number from {self.choices[0]} to {self.choices[-1]}"
+        else:
+            wanted = self.form or _FORMS.get(self.read) or f"one of {', '.join(self.choices)}"
         try:
             value = self.read(text)
             wrong = bool(self.choices) and value not in self.choices

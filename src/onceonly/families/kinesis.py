@@ -41,7 +41,6 @@ DECLARED = (
         doc="how long a call that fails, or is throttled, is made again",
         default="2 minutes",
         read=some_time,
-        form="a time such as 2 minutes",
     ),
 )
 THROTTLED = frozenset(

@@ -29,12 +29,6 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _threads(text: str) -> int:
-    if not 1 <= whole(text) <= 64:  # noqa: PLR2004  more would wait for the server only
-        raise ValueError(text)
-    return whole(text)
-
-
 DECLARED = (
     Option(
         name="key",
@@ -63,8 +57,8 @@ DECLARED = (
         name="threads",
         doc="how many slots of an epoch the driver applies at a time",
         default="2",
-        read=_threads,
-        form="a whole number from 1 to 64",
+        read=whole,
+        choices=range(1, 65),  # more would wait for the server only
     ),
     Option(name=behind.OPTION, doc=behind.DOC, default=behind.STOP, choices=(behind.STOP, behind.GO_ON)),
 )

@@ -9,13 +9,6 @@ ROWS_MAX = 1000
 WIDTH = 20  # as Dataset.show
 
 
-def _rows(text: str) -> int:
-    rows = whole(text)
-    if rows > ROWS_MAX:
-        raise ValueError(text)
-    return rows
-
-
 def _width(text: str) -> int:
     """Return the width of a cell in characters, 0 for whole values."""
     return whole(text) if text.strip().isdecimal() else WIDTH * boolean(text)
@@ -26,8 +19,8 @@ DECLARED = (
         name="numRows",
         doc="how many rows of each slot are shown",
         default="20",
-        read=_rows,
-        form=f"a whole number from 0 to {ROWS_MAX}",
+        read=whole,
+        choices=range(ROWS_MAX + 1),
     ),
     Option(
         name="truncate",

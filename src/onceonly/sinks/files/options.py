@@ -124,7 +124,7 @@ DECLARED = (
         doc="the columns that name folders, as in df.write.partitionBy; separated by commas",
     ),
     Option(
-        name="maxFileSize", default="128m", read=some_bytes, form="a number of bytes such as 64m or 1g",
+        name="maxFileSize", default="128m", read=some_bytes,
         doc="a file that has grown to this size is closed, and the rows go on in another",
     ),
     Option(

@@ -58,7 +58,6 @@ DECLARED = (
         doc="how long an answer is waited for, and how long a cluster that has too much to do",
         default="60 seconds",
         read=some_time,
-        form="a time such as 60 seconds",
     ),
     *KeyedSink.declared,
 )

@@ -39,7 +39,6 @@ DECLARED = (
         doc="how long an answer of the server is waited for",
         default="30 seconds",
         read=some_time,
-        form="a time such as 30 seconds",
     ),
     *KeyedSink.declared,
 )

@@ -20,7 +20,6 @@ DECLARED = (
         doc="how long it is waited for: to accept, to take more lines, to close when it has read the last one",
         default="30 seconds",
         read=some_time,
-        form="a time such as 30 seconds",
     ),
     Option(
         name="acknowledge",

@@ -37,7 +37,6 @@ DECLARED: tuple[Option, ...] = (
         doc="After how long without a byte the connection is made anew.",
         default="60 s",
         read=some_time,
-        form="a time such as 60 s",
     ),
 )
 

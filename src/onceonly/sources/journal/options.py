@@ -58,7 +58,6 @@ DECLARED: tuple[Option, ...] = (
         "no receiver runs does not count. About 150 bytes of the receiver's memory for each id.",
         default="10 minutes",
         read=some_time,
-        form="a time such as 10 minutes",
     ),
     Option(
         name="maxRowsPerTrigger",

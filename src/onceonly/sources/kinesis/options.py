@@ -29,12 +29,6 @@ def _starting(text: str) -> Position:
     return Position.since(moment.astimezone(UTC).timestamp())
 
 
-def _count(text: str) -> int:
-    if not 1 <= whole(text) <= TASKS_MAX:
-        raise ValueError(text)
-    return whole(text)
-
-
 def _some(text: str) -> int:
     if not whole(text):
         raise ValueError(text)
@@ -67,7 +61,6 @@ DECLARED = (
         doc="about how much an epoch reads of one shard; a task holds the records of its shards in memory",
         default="16m",
         read=some_bytes,
-        form="a number of bytes such as 16m",
     ),
     Option(
         name="maxFetchMs",
@@ -80,8 +73,8 @@ DECLARED = (
         name="tasks",
         doc="how many tasks read the shards of an epoch at most",
         default="8",
-        read=_count,
-        form=f"a whole number from 1 to {TASKS_MAX}",
+        read=whole,
+        choices=range(1, TASKS_MAX + 1),
     ),
     Option(
         name="aggregated",

@@ -12,16 +12,6 @@ from onceonly.options import Option, whole
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_UNACKED_MAX = 65_535
-
-
-def _prefetch(text: str) -> int:
-    count = whole(text)
-    if not 0 < count <= _UNACKED_MAX:
-        raise ValueError(text)
-    return count
-
-
 DECLARED: tuple[Option, ...] = (
     rabbitmq.URI,
     Option(name="queue", doc="The queue, classic or quorum. It is never made.", required=True),
@@ -42,8 +32,8 @@ DECLARED: tuple[Option, ...] = (
         name="prefetch",
         doc="How many messages may be on their way that are not acknowledged, 1 to 65535.",
         default="5000",
-        read=_prefetch,
-        form="a whole number from 1 to 65535",
+        read=whole,
+        choices=range(1, 65_536),
     ),
 )
 

@@ -30,12 +30,6 @@ def _starting(text: str) -> str | int | datetime:
     return moment.astimezone(UTC)
 
 
-def _count(text: str) -> int:
-    if not 1 <= whole(text) <= TASKS_MAX:
-        raise ValueError(text)
-    return whole(text)
-
-
 DECLARED: tuple[Option, ...] = (
     rabbitmq.URI,
     Option(name="stream", doc="The stream. It is never made.", required=True),
@@ -57,8 +51,8 @@ DECLARED: tuple[Option, ...] = (
         name="tasks",
         doc="Into how many tasks an epoch is cut at most. Rows have the order of the stream in each.",
         default="1",
-        read=_count,
-        form=f"a whole number from 1 to {TASKS_MAX}",
+        read=whole,
+        choices=range(1, TASKS_MAX + 1),
     ),
     Option(
         name="failOnDataLoss",
@@ -71,7 +65,6 @@ DECLARED: tuple[Option, ...] = (
         doc="How long a server that does not answer is tried again.",
         default="2 minutes",
         read=some_time,
-        form="a time such as 2 minutes",
     ),
 )
 

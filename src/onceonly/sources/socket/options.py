@@ -6,5 +6,5 @@ from onceonly.options import Option, port
 
 DECLARED: tuple[Option, ...] = (
     Option(name="host", doc="The server's name or address.", required=True),
-    Option(name="port", doc="The server's port.", required=True, read=port, form="a port, from 1 to 65535"),
+    Option(name="port", doc="The server's port.", required=True, read=port),
 )
