@@ -29,7 +29,7 @@ from onceonly.errors import (
 from onceonly.families.keyed import KeyedRows
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
 from onceonly.ports import QueryContext
-from onceonly.sinks.redis import RedisSink, target
+from onceonly.sinks.redis import RedisSink, scripts, target
 from onceonly_proof.conformance.world import wait_for
 from onceonly_proof.embedded.redis import EmbeddedRedis
 
@@ -423,7 +423,7 @@ def test_what_is_noted_of_witnesses_is_noted_twice_and_not_over_what_another_has
 
     def note(had: str, gets: str) -> bytes:
         mark = hashlib.sha1(had.encode(), usedforsecurity=False).hexdigest()
-        word: bytes = target.note("q", 1, ["a"], since=-1, keep=9, life="", witnessed=(mark, gets))[0]
+        word: bytes = target.book(scripts.NOTE, "q", 1, -1, 9, "", mark, gets, "a")[0]
         return word
 
     assert [note("", "first"), note("", "first")] == [b"noted", b"noted"]

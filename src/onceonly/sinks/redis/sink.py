@@ -122,19 +122,11 @@ class RedisSink(KeyedSink):
         return [name for name, each in zip(asked, held, strict=True) if each not in {None, scripts.VOID}]
 
     def void(self, names: Collection[str]) -> Collection[str]:
-        return self._target.void(list(names))
+        return {name.decode() for name in self._target.book(scripts.VOIDED, *names)}
 
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
-        whose = who(origin.query, origin.sink)
-        word, *more = self._target.note(
-            whose,
-            origin.epoch,
-            list(names),
-            since=since,
-            keep=BOOKS_EPOCHS,
-            life=origin.life,
-            witnessed=self._sealed,
-        )
+        told = (who(origin.query, origin.sink), origin.epoch, since, BOOKS_EPOCHS, origin.life, *self._sealed)
+        word, *more = self._target.book(scripts.NOTE, *told, *names)
         if word == scripts.ANEW.encode():
             raise self._anew(origin)
         if word == scripts.AGAIN.encode():
@@ -153,7 +145,8 @@ class RedisSink(KeyedSink):
         return None if held is None else int(held)
 
     def generation(self, query: str, sink: str, *, above: int = 0) -> int:
-        return self._target.generation(who(query, sink), above)
+        found: int = self._target.book(scripts.GENERATION, who(query, sink), above)
+        return found
 
     def generations(self) -> int:
         [held] = self._target.noted(["generation"])

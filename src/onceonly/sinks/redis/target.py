@@ -113,29 +113,9 @@ class Target(Connections):
 
     # --- books ----------------------------------------------------------------------------------------------
 
-    def note(
-        self,
-        who: str,
-        epoch: int,
-        names: Sequence[str],
-        *,
-        since: int,
-        keep: int,
-        life: str,
-        witnessed: tuple[str, str] = ("", ""),
-    ) -> Sequence[Any]:
-        """Run the script that notes names; see there. ``witnessed`` is what it is told of witnesses."""
-        found: Sequence[Any] = self._book(scripts.NOTE, who, epoch, since, keep, life, *witnessed, *names)
-        return found
-
-    def void(self, names: Sequence[str]) -> set[str]:
-        """Note as void those of the names that the books do not have; return all that are void."""
-        return {name.decode() for name in self._book(scripts.VOIDED, *names)}
-
-    def generation(self, who: str, above: int) -> int:
-        """Return the generation of a query's sink; drawn at the first call, and where it is not ``above`` a number."""
-        found: int = self._book(scripts.GENERATION, who, above)
-        return found
+    def book(self, script: str, *arguments: str | int) -> Any:  # noqa: ANN401  what the script gives
+        """Run a script on the books; see there."""
+        return self._run(script, [([self._options.books], arguments)])[0]
 
     def noted(self, names: Sequence[str]) -> list[str | None]:
         """Return what the books have under these names."""
@@ -228,11 +208,6 @@ class Target(Connections):
         except ResponseError:  # many that are rented tell nobody
             saves = True
         return {**client.info("everything"), "saves": saves}
-
-    # --- calls ----------------------------------------------------------------------------------------------
-
-    def _book(self, script: str, *arguments: str | int) -> Any:  # noqa: ANN401  what the script gives
-        return self._run(script, [([self._options.books], arguments)])[0]
 
 
 def digits(version: int) -> str:
