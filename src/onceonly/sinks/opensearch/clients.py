@@ -22,13 +22,7 @@ class Client(Protocol):
     """Asks a cluster."""
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        lines: bool = False,
-        fine: Sequence[int] = (),
+        self, method: str, path: str, body: bytes | None, *, lines: bool, fine: Sequence[int]
     ) -> tuple[int, Any]:
         """Return status and answer, whatever the status; nobody is told of those that are ``fine``.
 
@@ -64,13 +58,7 @@ class OpenSearchClient:
         )
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        lines: bool = False,
-        fine: Sequence[int] = (),
+        self, method: str, path: str, body: bytes | None, *, lines: bool, fine: Sequence[int]
     ) -> tuple[int, Any]:
         kind = "application/x-ndjson" if lines else "application/json"
         try:
@@ -123,14 +111,9 @@ class ElasticsearchClient:
         )
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        lines: bool = False,
-        fine: Sequence[int] = (),  # noqa: ARG002  it tells nobody anyway
+        self, method: str, path: str, body: bytes | None, *, lines: bool, fine: Sequence[int]
     ) -> tuple[int, Any]:
+        del fine  # it tells nobody anyway
         accepted = "application/vnd.elasticsearch+json; compatible-with=8"
         headers = {"accept": accepted}
         if body is not None:
