@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from onceonly.errors import ConfigurationError
 from onceonly.sinks.sql.shape import DELETED, SEQUENCE
 
 if TYPE_CHECKING:
@@ -40,6 +41,19 @@ class Dialect(ABC):
         """Take the options; imports no client yet. Raises ``ConfigurationError`` for an address that it cannot have."""
         self.options = options
         self.lock: threading.RLock = threading.RLock()
+
+    def _require_file(self) -> None:
+        """See that the address names a file, which has no users. Raises ``ConfigurationError``."""
+        url = self.options.url
+        if url.hosts or url.user or url.query or not url.path.startswith("/"):
+            raise ConfigurationError(
+                f"The option url names no file by its whole path: {url}.",
+                next_step=f"write {url.scheme}:// and the path, as in {url.scheme}:////data/r.db",
+            )
+        if self.options.password.is_given:
+            raise ConfigurationError(
+                f"{url.scheme} has no passwords.", next_step="leave out the option password"
+            )
 
     # --- what differs ---------------------------------------------------------------------------------------
 

@@ -69,14 +69,7 @@ class DuckDb(Dialect):
     def __init__(self, options: SqlOptions) -> None:
         super().__init__(options)
         self.lock = self._one
-        url = options.url
-        if url.hosts or url.user or url.query or not url.path.startswith("/"):
-            raise ConfigurationError(
-                f"The option url names no file by its whole path: {url}.",
-                next_step="write duckdb:// and the path, as in duckdb:////data/r.db",
-            )
-        if options.password.is_given:
-            raise ConfigurationError("DuckDB has no passwords.", next_step="leave out the option password")
+        self._require_file()
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:

@@ -44,16 +44,7 @@ class Sqlite(Dialect):
 
     def __init__(self, options: SqlOptions) -> None:
         super().__init__(options)
-        url = options.url
-        if url.hosts or url.user or url.query or not url.path.startswith("/"):
-            raise ConfigurationError(
-                f"The option url names no file by its whole path: {url}.",
-                next_step=f"write {url.scheme}:// and the path, as in {url.scheme}:////data/r.db",
-            )
-        if options.password.is_given:
-            raise ConfigurationError(
-                f"{url.scheme} has no passwords.", next_step="leave out the option password"
-            )
+        self._require_file()
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
