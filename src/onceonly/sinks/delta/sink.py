@@ -94,10 +94,10 @@ class DeltaSink(WithdrawableSink):
         return target.read_books(target.open_table(self.at), app, epoch, since=since)
 
     def files_now(self) -> Sequence[str]:
-        return target.files_now(self.at)
+        return target.open_table(self.at).file_uris()
 
     def held_in_all(self, context: QueryContext) -> Held:  # noqa: ARG002  a table does not say who added what
-        return Held(rows=target.rows(self.at))
+        return Held(rows=int(target.open_table(self.at).count()))
 
     def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
         target.enter(books.at, self.at, app, epoch, loads, void)
@@ -116,7 +116,8 @@ class DeltaSink(WithdrawableSink):
         target.leave_out(books.at, self.at, app, epoch, loads)
 
     def keeps_all(self, books: Books) -> str:
-        return "is append-only (delta.appendOnly)" if target.is_append_only(books.at) else ""
+        told = str(books.at.metadata().configuration.get("delta.appendOnly", ""))
+        return "is append-only (delta.appendOnly)" if told.lower() == "true" else ""
 
     def sync(self, since: int) -> None:
         """Make all versions durable since one that was read; on a store they are. Raises ``UnavailableError``."""

@@ -267,11 +267,6 @@ def leave_out(table: DeltaTable, place: Place, app: str, epoch: int, loads: Sequ
     _add_version(table, place, actions, note, {app: epoch, _withdrawn(app): table.version()})
 
 
-def is_append_only(table: DeltaTable) -> bool:
-    """Tell whether nothing may be taken out of a table."""
-    return str(table.metadata().configuration.get("delta.appendOnly", "")).lower() == "true"
-
-
 def _files_of(table: DeltaTable, loads: Sequence[Load]) -> Iterator[tuple[dict[str, Any], DataFile]]:
     """Yield the files of loads, each with what the log says of it in any action."""
     partition_by = table.metadata().partition_columns
@@ -309,17 +304,6 @@ def _add_version(
     except (DeltaError, OSError) as error:
         what = f"the Delta table did not take chk-{note['epoch']}"
         raise place.failed(error, what, "put", "see to the table's file system") from None
-
-
-def files_now(place: Place) -> list[str]:
-    """Return the data files of the newest version, decoded. Raises ``UnavailableError``."""
-    found: list[str] = open_table(place).file_uris()
-    return found
-
-
-def rows(place: Place) -> int:
-    """Count the rows of the newest version. Raises ``UnavailableError``."""
-    return int(open_table(place).count())
 
 
 def sync(place: Place, *, first: int, last: int) -> None:

@@ -100,10 +100,10 @@ class IcebergSink(WithdrawableSink):
         return target.books_of(self._open(), app, epoch)
 
     def files_now(self) -> Sequence[str]:
-        return target.files_now(self._open())
+        return [each.file.file_path for each in self._open().scan().plan_files() if not each.delete_files]
 
     def held_in_all(self, context: QueryContext) -> Held:  # noqa: ARG002  a table does not say who added what
-        return Held(rows=target.rows(self._open()))
+        return Held(rows=int(self._open().scan().count()))
 
     def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
         target.enter(books.at, app, epoch, loads, void, home=target.home_of(books.at))

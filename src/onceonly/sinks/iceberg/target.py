@@ -251,16 +251,6 @@ def standing(table: Table, app: str) -> int | None:
     return newest(table, app)
 
 
-def files_now(table: Table) -> list[str]:
-    """Return the data files of the current snapshot, without those of which rows are deleted by further files."""
-    return [task.file.file_path for task in table.scan().plan_files() if not task.delete_files]
-
-
-def rows(table: Table) -> int:
-    """Count the rows of the current snapshot."""
-    return int(table.scan().count())
-
-
 def enter(
     table: Table, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str], *, home: Home
 ) -> None:
