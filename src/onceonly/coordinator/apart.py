@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Apart:
-    """What one process knows of it; reads once, beside what else is read at a start."""
+    """What one process knows of the former query's targets. It is read once, beside what else a start reads."""
 
     def __init__(self, checkpoint: str, query: str) -> None:
         self._query = query

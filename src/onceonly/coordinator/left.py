@@ -1,7 +1,7 @@
-"""Sinks that a query had in its newest epochs and has no more, as a start leaves them out or gives them another name.
+"""Sinks that a query had in its newest epochs and no longer has: a start leaves them out, or gives them another name.
 
-What they left open is ended at the start that claims, as that of others is: a target may keep it for long (Kafka's
-readers wait for its time-out), or for ever (files). Best effort: nothing of the query depends on it. Driver.
+The start that claims ends what they left open, as it does for sinks that stay: a target may keep it for long (Kafka's
+readers wait for its time-out), or for ever (files). It does its best: nothing of the query depends on it. Driver.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
     Target: TypeAlias = Mapping[str, str | int]
     Revive: TypeAlias = Callable[[str, SinkUse, Target], Sink | None]
-    """Makes a sink by its name, by how it was used, and by its target; None where that cannot be had here."""
+    """Makes a sink of its name, its use and its target; None where it cannot be made here."""
 
 log = logging.getLogger("onceonly")
 
 _WAIT_S = 5.0
-"""So long the start waits for a target that may be no more."""
+"""How long the start waits for a target that may no longer exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftSink:
-    """One that is asked no more, made once again, and what it left open."""
+    """A sink that the query no longer has, made once more, and what it left open."""
 
     name: str
     sink: Sink
@@ -48,7 +48,7 @@ def left_sinks(
 ) -> Iterator[LeftSink]:
     """Yield those of ``links`` that are not ``known``, with what they left open. Each is closed afterwards.
 
-    Raises nothing; a target that cannot be asked is told of.
+    Raises nothing; the log names a target that cannot be asked.
     """
     found: dict[str, Link] = {}
     for link in sorted(links, key=lambda each: (each.epoch, each.index), reverse=True):

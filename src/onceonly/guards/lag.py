@@ -105,7 +105,7 @@ class Keeper:
         _keepers.add(self)
 
     def moved(self) -> None:
-        """An epoch has ended. Any thread; does not wait."""
+        """Take note that an epoch has ended. Any thread; does not wait."""
         self._new.set()
 
     def end(self) -> None:

@@ -35,7 +35,7 @@ RETENTION_S = 604_800.0
 
 _NO_OFFSET = -1
 _HAS_MEMBERS = frozenset({22, 25, 27, 69, 82, 113})
-"""What a coordinator answers to who is no member, where there are some: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+"""What a coordinator answers somebody who is no member, where there are members: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
 REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND (of a group of another kind), FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH."""
 _WORDS = re.compile(r"onceonly (?P<query>\S+) chk-(?P<epoch>\d+)")
 

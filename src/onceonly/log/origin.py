@@ -37,7 +37,7 @@ class Origin:
 
 
 def read(store: Store) -> Origin | None:
-    """Read it, None where the query is no fork. Raises ``LogError``, ``UnavailableError``."""
+    """Return what it says, None where the query is no fork. Raises ``LogError``, ``UnavailableError``."""
     return files.read(store, NAME, kind=_KIND, into=Origin)
 
 

@@ -41,7 +41,7 @@ _CONNECTOR = re.compile(r"spark-sql-kafka-0-10_(?P<scala>[\d.]+)[-:](?P<version>
 
 
 def examine(job: PlannedJob, *, agreed: bool, only: Collection[str] = (), within_s: float) -> list[Finding]:
-    """Probe a job before its first start. On the machine that will run it; never raises for what is sick."""
+    """Probe a job before its first start. On the machine that will run it; never raises for what is wrong."""
     found: list[Finding] = []
 
     def ask(category: str, name: str, work: Callable[[], None], *, changes: bool = False) -> bool:

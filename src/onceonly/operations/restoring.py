@@ -222,7 +222,7 @@ def _after(
 
 
 def _home(savepoint: Savepoint, lives: Sequence[Checkpoint]) -> str:
-    """Say where the query of a savepoint was at home last."""
+    """Return where the query of a savepoint was at home last."""
     return lives[-1].home if lives else savepoint.home
 
 

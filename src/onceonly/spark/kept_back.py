@@ -26,7 +26,7 @@ _failed: dict[tuple[str, str], BaseException] = {}
 
 @contextlib.contextmanager
 def noting(df: DataFrame) -> Iterator[None]:
-    """Note by which error the epoch of a frame fails, if it does; it goes on to whoever called."""
+    """Note the error by which the epoch of a frame fails, and let the caller have it."""
     try:
         yield
     except BaseException as error:  # an interrupt, too, may be caught
@@ -35,7 +35,7 @@ def noting(df: DataFrame) -> Iterator[None]:
 
 
 def note(df: DataFrame, error: BaseException) -> None:
-    """Note an error of the epoch whose frame this is; nothing outside of a query, where Spark notes none as done."""
+    """Note an error of the epoch whose frame this is. Outside of a query, where Spark marks none, do nothing."""
     key = epoch_of(df)
     if key is not None:
         _failed[key] = error
@@ -76,7 +76,7 @@ def _taken(df: DataFrame) -> BaseException | None:
 
 
 def epoch_of(df: DataFrame) -> tuple[str, str] | None:
-    """Return the query and the epoch that Spark runs in this thread, or in the one that it was made from; else none."""
+    """Return the query and the epoch that Spark runs in this thread, or in the one that made it; else None."""
     with contextlib.suppress(Exception):  # Spark Connect has no context
         context = df.sparkSession.sparkContext
         query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)

@@ -66,9 +66,9 @@ def note(settings: QuerySettings) -> None:
 
 
 def keeper(location: str, query: str, *, starts: bool = False) -> Keeper | None:
-    """Begin to keep the group of a run that ``starts``, or was just heard of; None where no query wants one.
+    """Begin to keep the group of a run that ``starts``, or was just heard of; return None where no query wants one.
 
-    What a start before it has left word of is then forgotten, beside the query.
+    What an earlier start has noted is then forgotten, beside the query.
     """
     settings = _wanted.get(home_of(location)) if _wanted else None
     if settings is not None:

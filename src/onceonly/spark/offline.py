@@ -1,7 +1,7 @@
-"""Dealing the state of a query that is down to other partitions, by Spark's own way (4.2 and newer, RocksDB alone).
+"""Repartitioning the state of a query that is down, as Spark itself does it (4.2 and newer, RocksDB alone).
 
-Spark calls that API evolving, and reaches it by a private name: it is looked for, and a named error says where it is
-not. It appends an epoch without rows to the checkpoint; killed in the middle, it is done again with the same number.
+Spark calls that API evolving, and it has a private name: it is looked for first, and a typed error says where it is
+missing. It appends an epoch without rows to the checkpoint; killed half-way, it is done again with the same number.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def require() -> None:
 
 
 def repartition(location: str, partitions: int, *, settings: Mapping[str, str], local: bool = True) -> None:
-    """Deal the state at a checkpoint to so many partitions, in a session of its own. Operator's process.
+    """Repartition the state at a checkpoint, in a session of its own. Operator's process.
 
     ``settings`` are Spark's, and ``local`` says that the checkpoint is in a file system. Raises ``SetupError``,
     ``ConfigurationError`` with Spark's own words where it refuses, ``UnavailableError`` for whatever else fails.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 _END_S: Final = 10.0
-"""A process that ends waits no longer for a report than that."""
+"""How long a process that ends waits for a report."""
 # By checkpoint: where the report of its query goes.
 _wanted: dict[str, Path] = {}
 _begun: list[Future[None]] = []
@@ -39,7 +39,7 @@ def ask(checkpoint: str, path: str) -> None:
 
 
 def ended(location: str) -> Future[None] | None:
-    """Begin to write the report of a run that is over; None where nobody asked. Never raises, does not wait."""
+    """Begin to write the report of a run that is over; return None where nobody asked. Never raises, does not wait."""
     path = None
     with contextlib.suppress(
         OnceonlyError
@@ -67,7 +67,7 @@ def _write(location: str, path: Path) -> None:
 
 
 def end() -> None:
-    """Wait for reports that are being written, not for long. At the end of the process."""
+    """Wait a short time for reports that are being written. Called at the end of the process."""
     wait([each for each in _begun if not each.done()], timeout=_END_S)
 
 

@@ -32,7 +32,7 @@ class ObjectStream(io.RawIOBase):
         self._bytes = 0
 
     def writable(self) -> bool:
-        """Say yes."""
+        """Return True: it is only written to."""
         return True
 
     def tell(self) -> int:
@@ -40,7 +40,7 @@ class ObjectStream(io.RawIOBase):
         return self._bytes
 
     def write(self, data: Any) -> int:  # noqa: ANN401  any buffer
-        """Take all of it."""
+        """Take all bytes; return how many they are."""
         piece = memoryview(data).cast("B")
         try:
             self._file.write(piece)
@@ -50,7 +50,7 @@ class ObjectStream(io.RawIOBase):
         return len(piece)
 
     def close(self) -> None:
-        """Let the object be there."""
+        """Complete the object, so that it can be read."""
         if self.closed:
             return
         super().close()
@@ -60,10 +60,10 @@ class ObjectStream(io.RawIOBase):
             raise self._failed(error) from None
 
     def __del__(self) -> None:
-        """Let nothing be there that nobody has closed: what Python does for other files."""
+        """Do not complete what nobody has closed, as Python does with other files."""
 
     def drop(self) -> None:
-        """Throw it away, best effort. An upload in parts ends here only by the object being there for a moment."""
+        """Throw the object away, best effort. An upload in parts only ends when its object is there for a moment."""
         with contextlib.suppress(OnceonlyError):
             self.close()
         with contextlib.suppress(OnceonlyError):

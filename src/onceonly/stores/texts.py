@@ -1,4 +1,4 @@
-"""How a store is reached, as texts: for libraries that open it themselves, by the crate that ``obstore`` is of.
+"""How a store is reached, as texts: for libraries that open it themselves, with the crate that ``obstore`` is made of.
 
 They know the same names, and look into the environment for whatever is not told. What they would find there beside keys
 that the job gave, is refused.

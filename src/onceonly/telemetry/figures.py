@@ -158,7 +158,7 @@ def _one(value: float | None) -> Samples:
 
 
 def _of_all_sinks(known: Observed, found: Mapping[str, int]) -> dict[str, int]:
-    """Give each sink a number, 0 where nothing is found: a series that comes and goes is no good to an alert."""
+    """Return a number for each sink, 0 where nothing is found: alerts need a series that does not come and go."""
     return {**dict.fromkeys(known.totals.rows, 0), **found}
 
 

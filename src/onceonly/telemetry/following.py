@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _nothing(_chain: tuple[Link, ...], _receipt: Receipt) -> None:
-    """Nobody wants to know of a settled epoch."""
+    """Do nothing with a settled epoch, where nobody wants to know."""
 
 
 class Follower:

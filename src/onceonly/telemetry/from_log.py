@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def observe(location: str, *, name: str, is_running: bool | None) -> Observed:
-    """Return it once. ``is_running`` says whether a run is alive, None where nobody can tell.
+    """Look at a log once, and return what it tells.
 
-    Raises ``LogError``, ``UnavailableError``.
+    ``is_running`` says whether a run is alive, None where nobody can tell. Raises ``LogError``, ``UnavailableError``.
     """
     follower = Follower(location)
     follower.look()

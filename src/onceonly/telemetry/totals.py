@@ -27,7 +27,7 @@ class Times:
     sum_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one time."""
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 

@@ -78,7 +78,7 @@ class Watched:
         self._savepoint_due = 0.0
 
     def begin(self, query: str, name: str) -> None:
-        """A run has begun. The checkpoint may have been made anew since the one before."""
+        """Take note that a run has begun. The checkpoint may have been made anew since the one before."""
         with self._lock:
             self._query, self.name, self.is_running, self._looking = query, name, True, None
             self._begin_anew()
@@ -104,7 +104,7 @@ class Watched:
             self._look()
 
     def end(self) -> None:
-        """The run is over."""
+        """Take note that the run is over."""
         with self._lock:
             self.is_running = False
         for _ in range(2 if self.asked.is_asked else 0):  # one that had begun may have missed the last epoch
@@ -157,7 +157,7 @@ class Watched:
                 self._seen = (copy.deepcopy(follower.totals), follower.chain, starts)
 
     def _newest_savepoint(self) -> float:
-        """Say when the newest was made; each manifest is read, so not at each look."""
+        """Return when the newest savepoint was made. Each manifest is read, so not at each look."""
         if self.savepoints is None or time.monotonic() < self._savepoint_due:
             return self._savepoint_at
         self._savepoint_due = time.monotonic() + _SAVEPOINT_S
@@ -258,7 +258,7 @@ class _Watching:
         return self._files[path]
 
     def end(self) -> None:
-        """Tell the last of every query, as the process ends: Spark's word that one is over may not have come."""
+        """End what is watched of every query as the process ends: Spark may not have said that it is over."""
         for query in [each for each in list(self._queries.values()) if each.is_running]:
             query.end()
         for file in list(self._files.values()):

@@ -104,7 +104,7 @@ class Cluster:
     def _sent(
         self, address: Address, commands: Sequence[tuple[tuple[Any, ...], bool]], scripts: Mapping[str, str]
     ) -> list[Any]:
-        """Send commands in one round trip, each with whether its slot is only just coming there."""
+        """Send commands in one round trip, each with whether its slot is still moving there; return the answers."""
         from redis.exceptions import ConnectionError as Gone
 
         client = self._client(address)
@@ -146,7 +146,7 @@ class Cluster:
         return None
 
     def _known(self) -> Mapping[int, Address]:
-        """Return which node has which slots, asked of any that answers."""
+        """Return which node has which slots, as any that answers says."""
         if (known := self._owners) is None:
             known = self._owners = self._asked()
         return known

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ARGUMENTS = 4
-"""So many has a script of each column."""
+"""How many a script has for each column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ class Connections:
         raise why
 
     def _run(self, script: str, calls: Sequence[Call]) -> list[Any]:
-        """Run a script some times in one round trip; what it gives, in order."""
+        """Run a script for each call, in one round trip; return what it gives, in order."""
         if self.is_cluster:
             sha = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
             commands = [("EVALSHA", sha, len(keys), *keys, *arguments) for keys, arguments in calls]
@@ -96,7 +96,7 @@ class Connections:
         return found
 
     def _send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Send commands of one key each, which comes first, in one round trip; what they give, in order."""
+        """Send commands of one key each, which comes first, in one round trip; return what they give, in order."""
         if self.is_cluster:
             return self._send_to_slots([command[1] for command in commands], commands, {})
         found: list[Any] = self._asked(lambda client: _sent(client, commands))
@@ -110,7 +110,7 @@ class Connections:
         return found
 
     def _everywhere(self, ask: Callable[[redis.Redis], T]) -> list[T]:
-        """Ask the server, or each primary of a cluster."""
+        """Ask the server, or each primary of a cluster; return the answers."""
         if not self.is_cluster:
             return [self._asked(ask)]
         found: list[T] = self._understood(lambda: [ask(client) for client in self._nodes().primaries()])

@@ -10,7 +10,7 @@ WITNESSED = "witnesses:"
 ANEW = "anew"
 AGAIN = "again"
 _TEXTS_MAX = 4000
-"""So many a call: Lua's stack ends at 8000. An even number, as a field and its value are two."""
+"""The most in one call: Lua's stack ends at 8000. It is even, as a field and its value are two."""
 
 PUT = f"""
 local version, tombstones, deleted = ARGV[1], ARGV[2], ARGV[3]
@@ -98,8 +98,8 @@ life = life .. (string.match(info, 'role:(%w+)') or '')
 """
 
 LIFE = f"{_LIFE}return life"
-"""Gives a text that changes when the server is started anew, or one that was
-a replica takes over: then it may lack what was written last."""
+"""Gives a text that changes when the server is started anew, or a former replica takes over: it may lack what was
+written last then."""
 
 LOST = f"""
 for _, key in ipairs(KEYS) do
