@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EPOCHS: Final = 1000
 """How many epochs a report shows, unless more or fewer are wanted."""
 _IN_FULL: Final = 20
-"""Of so many of the newest the offsets and the times of Spark's files are read, too."""
+"""Of how many of the newest epochs the offsets and the times of Spark's files are read, too."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

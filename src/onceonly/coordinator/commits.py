@@ -22,7 +22,7 @@ log = logging.getLogger("onceonly")
 
 THREADS_MAX = 16
 FEW_MAX = 4
-"""So many handles of a sink are committed one by one where a crash is to come between any two of them."""
+"""How many handles of a sink are committed one by one where a crash is to come between any two of them."""
 DELAY_FIRST_S = 0.02
 DELAY_MAX_S = 2.0
 

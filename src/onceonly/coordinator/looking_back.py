@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onceonly.ports import DecisionLog, QueryContext, Sink
 
 EPOCHS_MAX = 100
-"""So many epochs are looked through for the newest one in which a sink has written something: as many as keep their
+"""How many epochs are looked through for the newest one in which a sink has written something: as many as keep their
 details where the user says nothing else. Some sinks have few rows, and dead letters hardly any."""
 ANSWERS_S = 60.0
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onceonly.guards.source import Source
 
 FILES_MAX = 100_000
-"""So many files of a source are looked through for old ones; more would hold up the start."""
+"""How many files of a source are looked through for old ones; more would hold up the start."""
 _MAX_AGE = "7d"
 _GO_ON = "put the files back as they were, with their times (cp -p, touch -d); or do without their rows"
 

@@ -39,7 +39,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read(checkpoint: CheckpointFiles) -> Known | None:
-    """Read it, None where nothing was found out yet. Any process. Raises ``LogError``, ``UnavailableError``."""
+    """Return it, None where nothing was found out yet. Any process. Raises ``LogError``, ``UnavailableError``."""
     text = checkpoint.text(NAME)
     if text is None:
         return None

@@ -20,7 +20,7 @@ class Readable(Protocol):
 
 
 def in_order(log: Readable, epoch: int, *, owners: bool) -> Around:
-    """Read it, however much of it is missing or is being put just now."""
+    """Return it, however much of it is missing or is being put just now."""
     before = log.chain(epoch - 1) if epoch > 0 else ()
     before_receipt = log.receipt(epoch - 1) if before else None
     # The links last: what a living run puts meanwhile must not look like a gap before it.

@@ -29,7 +29,7 @@ class LagState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(store: RewritableStore) -> LagState | None:
-    """Read it; None where there is none, or what is there cannot be read. Any process. Raises ``UnavailableError``."""
+    """Return it; None where there is none, or it cannot be read. Any process. Raises ``UnavailableError``."""
     try:
         return decoder(LagState).decode(store.get(NAME) or b"")
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -43,6 +43,6 @@ def forget(store: RewritableStore) -> None:
 
 
 def write(store: RewritableStore, state: LagState) -> None:
-    """Write it over what is there. Driver; a failure is nobody's."""
+    """Write it over what is there. Driver; a failure is passed over."""
     with contextlib.suppress(OnceonlyError):
         store.replace(NAME, msgspec.json.encode(state))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LOOKS: Final = 3
-"""So often a target is counted whose query commits meanwhile."""
+"""How often a target is counted whose query commits meanwhile."""
 
 
 class Word(enum.StrEnum):

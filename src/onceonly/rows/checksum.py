@@ -36,7 +36,7 @@ _NULL_WORD = 0x6F6E63656F6E6C79
 _M = 0xC6A4A7935BD1E995
 _R = 47
 _WORD = 8
-# So much is looked at over and over.
+# How much is looked at over and over.
 _CACHE_BYTES = 1 << 19
 # Beyond, a look at every eighth byte of all rows costs more than a call for each row.
 _SHORT_BYTES_MAX = 128

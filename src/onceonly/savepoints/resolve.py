@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 KEPT: Final = 3
-"""Of how many epochs ``offsets`` and ``commits`` go along, if they are there: Spark asks for two, a mend for more."""
+"""How many epochs' ``offsets`` and ``commits`` are copied, if they are there: Spark asks for two, a mend for more."""
 
 _STATE = "state/"
 _SOURCES = "sources/"

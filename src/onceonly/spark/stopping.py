@@ -51,7 +51,7 @@ _TOLD_S: Final = 5.0
 """How long it is waited for that Spark tells its listeners of an end."""
 
 _IDLE_MIN: Final = 10
-"""So many looks in a row find an idle query without an epoch: one that is busy has none for as long."""
+"""How many looks in a row find an idle query without an epoch: one that is busy is not without one for as long."""
 _wanted: dict[str, Callable[[], None]] = {}
 """What marks a query as ended that is to end, by run."""
 _ending: set[str] = set()

@@ -31,7 +31,7 @@ def count_start(location: str, *, began: float) -> Starts:
 
 
 def read_starts(location: str) -> Starts:
-    """Read it; a damaged one counts for nothing. Any process. Raises ``UnavailableError``."""
+    """Return it; a damaged one counts for nothing. Any process. Raises ``UnavailableError``."""
     try:
         return files.read(notes_store(location), NAME, kind="starts", into=Starts) or Starts()
     except LogError:

@@ -13,7 +13,7 @@ _IDLE_SHARE: Final = 0.04
 _IDLE_MIN_S: Final = 1.0
 _FOLD: Final = 30.0
 _FOLDS_SHARE: Final = 0.35
-"""So much of the width goes to folded gaps at most."""
+"""How much of the width goes to folded gaps at most."""
 _STEPS_S: Final = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600,
     10_800, 43_200, 86_400,

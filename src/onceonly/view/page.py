@@ -29,7 +29,7 @@ _DRAWN_MAX: Final = 30
 """How many of the newest epochs the time line shows."""
 _DETAILS_MAX: Final = 40
 _LINE_MIN: Final = 100
-"""So many bytes has the line of an epoch at least."""
+"""How many bytes the line of an epoch has at least."""
 _LISTED_MAX: Final = 10
 """How many of the newest epochs a notebook lists."""
 

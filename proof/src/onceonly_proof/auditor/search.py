@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _CALL_S = 60.0
 HITS_MAX = 10_000
-"""So many documents one search gives."""
+"""How many documents one search gives."""
 
 
 class SearchReader:

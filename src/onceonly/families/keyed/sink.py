@@ -44,7 +44,7 @@ WRITE_AGAIN = (
     "already are written over, none is there twice"
 )
 BOOKS_EPOCHS = 10
-"""So many epochs back the books of a query keep the names of what was applied."""
+"""How many epochs back the books of a query keep the names of what was applied."""
 
 
 class KeyedSink(StagedSink):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BUFFER_BYTES_MAX = 64 << 20
 """How much of one attempt waits in memory, of all partitions together."""
 GROUP_BYTES = 32 << 20
-"""So much of one partition is written as one row group."""
+"""How much of one partition is written as one row group."""
 
 
 class Notes(Protocol):

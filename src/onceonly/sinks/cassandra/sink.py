@@ -30,7 +30,7 @@ written by the clock hides one of ours. A version has less than 62 bits, as gene
 Versions alone are behind a clock of microseconds, too, as generations lie above the day's number (see the books); but
 only where the driver's clock was right as one was given, and not behind somebody's clock of nanoseconds."""
 TOGETHER = 20
-"""So many keys are asked for at once: one node gathers their answers from the others."""
+"""How many keys are asked for at once: one node gathers their answers from the others."""
 ROW_BYTES_MAX = 8 * 1024**2
 """A mutation has at most half a segment of the commit log, 16 MiB by default; a row takes more there than here."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onceonly.sinks.cassandra.options import CassandraOptions
 
 WINDOW = 128
-"""So many requests of one call are on their way at a time."""
+"""How many requests of one call are on their way at a time."""
 _PROTOCOL = 4  # the first that tells a null from what is not set; Cassandra 2.2 and newer
 _CONNECT_S = 10.0
 _BOOKS = "(target text PRIMARY KEY, revision int, state text)"

@@ -31,7 +31,7 @@ NOTE = "onceonly"
 LOG = "_delta_log"
 _HISTORY_FIRST, _HISTORY_TIMES = 32, 8
 _INDEXED = 32
-"""So many columns have statistics where the table says nothing else, as in Spark's Delta."""
+"""How many columns have statistics where the table says nothing else, as in Spark's Delta."""
 # What an append has nothing to do with. Where a feature is only allowed, whether it is used is asked as well.
 _HARMLESS = frozenset(
     {

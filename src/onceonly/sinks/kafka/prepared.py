@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     Places = Mapping[tuple[str, int], int]
 
 WRITTEN_MAX = 64
-"""So many partitions are named in a handle: of more, none, and the coordinator is asked for them. A link holds all."""
+"""How many partitions a handle names at most; where there are more it names none, and the coordinator is asked. A link
+holds all handles of its epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onceonly.sources.journal.feeds import Gather
 
 _NAMELESS_MAX: Final = 100_000
-"""So many different rows without an id, behind one id, are remembered at a time."""
+"""How many different rows without an id, behind one id, are remembered at a time."""
 
 
 class _Nameless:

@@ -23,7 +23,7 @@ _FORMAT = Format(
 )
 _KIND, _MARK = "range", "reader"
 KEPT: Final = 100
-"""So many epochs back ranges are kept: as many as Spark keeps offsets of by default."""
+"""How many epochs back ranges are kept: as many as Spark keeps offsets of by default."""
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 _LOOKED_AT: Final = 200
-"""So many new messages the driver is sent; where there are more, it asks for the last ones."""
+"""How many new messages the driver is sent; where there are more, it asks for the last ones."""
 _CHUNK: Final = 5_000
 _ANSWER_S, _QUIET_S, _SOON_S = 6.0, 0.1, 0.3
 """How long the first message of several may take, where there are some; the next; and one where there may be none.

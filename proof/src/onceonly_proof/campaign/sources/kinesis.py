@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TASKS = 2
 _MOVE_EVERY = 400
-"""So many rows between a split, or a merge, and the next."""
+"""How many rows lie between a split, or a merge, and the next."""
 
 
 class Shards(Flow):

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onceonly")
 KEPT = 2
-"""So many of the newest manifest files never expire: the newest epoch tells that an older checkpoint was restored, and
+"""How many of the newest manifest files never expire: the newest epoch tells that an older checkpoint was restored, and
 the one before may be read by who has just listed it."""
 GRACE_S = 3600.0
 """How long files stay once their epochs are out of the manifests. An hour: longer than most queries read."""
 _FILES_MAX = 10_000
-"""So many files are removed beside a query's epoch; the rest goes after the next one."""
+"""How many files are removed beside a query's epoch; the rest goes after the next one."""
 _SECONDS_MAX = 1.0
-"""So long it may take there, to the end of an old epoch."""
+"""How long it may take there, to the end of an old epoch."""
 _PAUSE_S = 60.0
 
 

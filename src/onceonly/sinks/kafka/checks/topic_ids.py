@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 10.0
 TOPICS_MAX = 64
-"""Of so many topics a handle has the ids; of more, none. A link holds all handles of its epoch."""
+"""The ids of how many topics a handle has; of more, it has none. A link holds all handles of its epoch."""
 
 
 def spelled_id(topic: Any) -> str:  # noqa: ANN401  kafka-python is untyped

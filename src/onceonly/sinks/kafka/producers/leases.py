@@ -43,7 +43,7 @@ IDS_MAX = 10_000
 """Transactional ids of one run on one machine. Kafka keeps each for days; a need for more is a leak."""
 
 REST_EPOCHS = 100
-"""So long an id is not tried again whose last transaction did not come to its end."""
+"""How long an id is not tried again whose last transaction did not come to its end."""
 
 _NEVER = -1
 _OLD_S = 7 * 86_400.0
@@ -135,7 +135,7 @@ class Leases:
         return lease
 
     def _claim_locked(self, file: int, number: int, epoch: int) -> Lease | None:
-        """Take it by the lock on its file, which is closed where it is not free. Raises ``OSError``."""
+        """Take the id by the lock on its file, which is closed where it is not free. Raises ``OSError``."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             told = _use_in(file)

@@ -38,7 +38,7 @@ _ADD_OFFSETS_VERSION_MAX = 3
 _COMMIT_OFFSET_VERSION_MAX = 4
 _PARTITION = 0
 ENDING_S = 5.0
-"""So long it is waited for where there are other ids."""
+"""How long it is waited for where there are other ids."""
 
 
 class StillEndingError(Exception):
