@@ -10,9 +10,6 @@ from onceonly.rows.arrow import layout
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ARGUMENTS = 4
-"""How many a script has for each column."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
