@@ -299,6 +299,27 @@ def test_partitions_come_back_by_their_values_whatever_these_are(tmp_path: Path)
     assert all((path / each).exists() for each in paths)
 
 
+def test_numbers_that_are_equal_or_none_have_the_partition_that_each_has_itself(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    options = {"path": str(path), "create": "true", "partitionBy": "part"}
+    bench = Bench(DeltaSink, "delta", options, {"part": "double", "id": "int"})
+    values = [0.0, -0.0, float("nan"), float("inf"), None]
+    sink, attempt = bench.begin()
+    for first in (0, len(values)):
+        batch = {"part": values, "id": range(first, first + len(values))}
+        sink.write(
+            attempt,
+            pa.RecordBatch.from_pydict(batch, pa.schema([("part", pa.float64()), ("id", pa.int32())])),
+        )
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    bench.sink().commit(handle)
+    table = DeltaTable(path)
+    found = table.to_pyarrow_table().sort_by("id")
+    assert list(map(str, found["part"].to_pylist())) == list(map(str, values)) * 2
+    assert len(table.file_uris()) == len(values)
+
+
 def test_statistics_let_readers_skip_files_and_nothing_else(bench: Bench, path: Path) -> None:
     for epoch, numbers in enumerate(([1, 2], [10, 20])):
         bench.committed(rows(*numbers), epoch=epoch)

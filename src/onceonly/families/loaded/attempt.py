@@ -14,7 +14,7 @@ import contextlib
 import errno
 import uuid
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from onceonly.errors import WriteFailedError
 from onceonly.families.loaded import partitions
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from onceonly.families.loaded.places import Home, Stage
     from onceonly.ports import Refused, WriteContext
+
+    Values: TypeAlias = tuple[str | None, ...]
 
 BUFFER_BYTES_MAX = 64 << 20
 """How much of one attempt waits in memory, of all partitions together."""
@@ -134,9 +136,10 @@ class Attempt:
         self._where = f"{home.text}/{self.path}"
         self._layout = layout
         self._codec, self._bytes_max = options["compression"], options["maxFileSize"]
-        self._waiting: dict[tuple[Any, ...], list[pa.RecordBatch]] = {}
-        self._held: dict[tuple[Any, ...], int] = {}
-        self._open: OrderedDict[tuple[Any, ...], _Open] = OrderedDict()
+        # By the texts of a partition: of its values, 0.0 and -0.0 are one, and no NaN is another.
+        self._waiting: dict[Values, list[pa.RecordBatch]] = {}
+        self._held: dict[Values, int] = {}
+        self._open: OrderedDict[Values, _Open] = OrderedDict()
         self._names: tuple[str, ...] = ()
         self._files: list[DataFile] = []
         try:
@@ -172,7 +175,8 @@ class Attempt:
 
     def _hold(self, rows: pa.RecordBatch, keys: Mapping[str, pa.Array]) -> None:
         self._names = tuple(keys)
-        for values, some in partitions.split(rows, keys):
+        for found, some in partitions.split(rows, keys):
+            values = tuple(map(self._layout.text, found))
             content = self._layout.content(some)
             self._waiting.setdefault(values, []).append(content)
             self._held[values] = self._held.get(values, 0) + content.nbytes
@@ -204,7 +208,7 @@ class Attempt:
         self._open.clear()
         self._stage.drop()
 
-    def _flush(self, values: tuple[Any, ...]) -> None:
+    def _flush(self, values: Values) -> None:
         import pyarrow as pa
 
         rows = pa.Table.from_batches(self._waiting.pop(values))
@@ -217,10 +221,10 @@ class Attempt:
         except OSError as error:
             raise self._failed(error) from error
 
-    def _begin(self, values: tuple[Any, ...], schema: pa.Schema) -> _Open:
+    def _begin(self, values: Values, schema: pa.Schema) -> _Open:
         while len(self._open) >= self._stage.open_max:
             self._files.append(self._open.popitem(last=False)[1].finish())
-        keys = {name: self._layout.text(value) for name, value in zip(self._names, values, strict=True)}
+        keys = dict(zip(self._names, values, strict=True))
         folder = partitions.folder(keys)
         name = f"{len(self._files) + len(self._open):05d}.parquet"
         self._open[values] = file = _Open(
