@@ -54,12 +54,11 @@ def seconds_of(stamp: Stamp | None) -> float:
 class Capabilities:
     """What a sink can do, declared by its class and asked before the first record.
 
-    ``guarantees`` are the promises that it can keep. ``recovers`` says that it can list the leftovers of a
-    query, so that losers' transactions are swept. ``commits_at_once`` is how many handles its ``commit_many`` is given
-    at most; ``whole_epochs`` says that it is always given all handles of an epoch in one call, however many.
-    ``gives_back`` says that its ``write`` can give back the rows that its target will never take. ``early`` says that
-    it can show rows before they are decided, exactly once by key. ``lacks`` says why it promises no more, for those who
-    ask for more.
+    ``guarantees`` are the promises that it can keep. ``recovers`` says that it can list the leftovers of a query, so
+    that losers' transactions are swept. ``commits_at_once`` is how many handles its ``commit_many`` is given at most;
+    ``whole_epochs`` says that it is always given all handles of an epoch in one call, however many. ``gives_back`` says
+    that its ``write`` can give back the rows that its target will never take. ``early`` says that it can show rows
+    before they are decided, exactly once by key. ``lacks`` says why it promises no more, for who asks for more.
     """
 
     guarantees: frozenset[Guarantee]
@@ -75,8 +74,8 @@ class Capabilities:
 class Handle:
     """The durable name of a prepared transaction: enough to commit, abort or look it up from any process.
 
-    ``transaction`` is unique among all transactions of the query that can be open at one time; ``data`` is
-    the sink's own, JSON only, without secrets.
+    ``transaction`` is unique among all of the query that can be open at one time; ``data`` is the sink's own, JSON
+    only, without secrets.
     """
 
     transaction: str
@@ -90,8 +89,7 @@ class Vote:
     ``handle`` is None where the slot was empty (or, at least once, where the rows are already visible).
     ``checksum`` is order-independent over the slot's rows: the algorithm's name, a colon, and the sum of row hashes
     modulo 2**64 as 16 hex digits; the oldest have no name, and none can be compared with them.
-    For people: ``stamp`` is when and where it was given; ``bytes`` is the size of the rows as Arrow has held them, 0
-    before format 3.
+    For people: ``stamp`` is when and where it was given; ``bytes`` is the rows' size in Arrow, 0 before format 3.
     """
 
     sink: str
@@ -148,8 +146,8 @@ class Passed:
 class SinkUse:
     """How a query uses a sink, for tools that finish its transactions while the job is down. Never a secret.
 
-    ``sink`` is the name of a built-in sink, or ``package.module:Class``; ``options`` are the sink's own as the
-    user gave them, without the secret ones.
+    ``sink`` is the name of a built-in sink, or ``package.module:Class``; ``options`` are the sink's own as the user
+    gave them, without the secret ones.
     """
 
     sink: str
@@ -338,12 +336,12 @@ class Plan:
     """The resolved beginning of one try at an epoch; travels with the writer to tasks and to commit.
 
     ``id`` is drawn anew whenever an epoch is planned; votes and links carry it. ``index`` is the number that
-    the next link must have: a put that finds it taken has been superseded. ``decided`` is the link to compare
-    with (drain) or to repair (tentative); ``lost`` and ``carried`` split its output. ``facts`` are
-    what each sink's check found out on the driver. ``limit_s`` is how long the epoch may take, None for as long as it
-    takes; ``planned_s`` is when it was planned, by the monotonic clock of the driver's machine, and ``stamp`` the same
-    for people. ``inputs`` is the digest of what Spark's checkpoint said of the epoch's input then, empty where nobody
-    looked. ``strict`` stops a drain whose rows are not those that were decided.
+    the next link must have: a put that finds it taken has been superseded. ``decided`` is the link to compare with
+    (drain) or to repair (tentative); ``lost`` and ``carried`` split its output. ``facts`` are what each sink's check
+    found out on the driver. ``limit_s`` is how long the epoch may take, None for as long as it takes; ``planned_s`` is
+    when it was planned, by the monotonic clock of the driver's machine, and ``stamp`` the same for people. ``inputs``
+    is the digest of what Spark's checkpoint said of the epoch's input then, empty where nobody looked. ``strict`` stops
+    a drain whose rows are not those that were decided.
     """
 
     id: str
@@ -365,8 +363,7 @@ class Plan:
     strict: bool = False
 
 
-# A user's sink has no dot in its name.
-_LETTERS = ".letters"
+_LETTERS = ".letters"  # a user's sink has no dot in its name
 
 
 def letters_name(sink: str) -> str:
@@ -389,8 +386,15 @@ def handles_of(votes: Iterable[Vote]) -> dict[str, tuple[Handle, ...]]:
 
 
 def differing(then: Mapping[str, str | int], now: Mapping[str, str | int]) -> list[str]:
-    """Name what of a target, as noted in a decision, is not so now. Pure.
+    """Name what of a target, as noted in a decision, is not so now; what older versions did not note is so. Pure."""
+    return sorted(key for key, value in then.items() if not _told(key, value) & _told(key, now.get(key)))
 
-    What an older version did not note is no difference.
-    """
-    return sorted(key for key, value in then.items() if now.get(key) != value)
+
+def _told(key: str, value: object) -> frozenset[object]:
+    """Return what says the same of a target: of ``scheme://one,two/more``, and of several addresses, each node."""
+    if key not in {"cluster", "server", "url"} or not isinstance(value, str):
+        return frozenset({value})
+    scheme, separator, rest = value.rpartition("://")
+    hosts, slash, more = rest.partition("/")
+    each = [f"{scheme}{separator}{host}{slash}{more}" for host in hosts.split(",")]
+    return frozenset(value.split(",") if "://" in scheme else each)

@@ -266,6 +266,15 @@ def test_a_repair_that_finds_what_was_lost_among_other_rows_is_no_repair(other: 
         ({"topic": "t"}, {"topic": "t", "topic_id": "1"}, False),  # noted by a newer version only
         ({"topic": "t", "topic_id": "1"}, {"topic": "t", "topic_id": "2"}, True),
         ({"topic": "t", "topic_id": "1"}, {"topic": "t"}, True),
+        # Nodes of a cluster, of which one is named again.
+        ({"server": "a:1,b:1", "database": 0}, {"server": "b:1,c:1", "database": 0}, False),
+        ({"server": "a:1,b:1"}, {"server": "c:1"}, True),
+        ({"server": "a:1,b:1", "database": 0}, {"server": "a:1", "database": 1}, True),
+        ({"cluster": "https://a:1/x"}, {"cluster": "https://a:1/x,https://b:1/x"}, False),
+        ({"cluster": "https://a:1/x"}, {"cluster": "http://a:1/x,https://a:1/y"}, True),
+        ({"url": "postgresql://a:1/d"}, {"url": "postgresql://a:1,b:1/d"}, False),
+        ({"url": "postgresql://a:1,b:1/d"}, {"url": "postgresql://a:1,c:1/e"}, True),
+        ({"path": "/a,b"}, {"path": "/a,c"}, True),
     ],
 )
 def test_a_target_is_another_one_where_what_was_noted_differs(

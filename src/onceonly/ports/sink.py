@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from onceonly.model import Capabilities, Guarantee, Handle, Mode
+from onceonly.model import Capabilities, Guarantee, Handle, Mode, differing
 from onceonly.options import Option, read_options
 from onceonly.ports.standing import Standing, Stands
 
@@ -153,7 +153,8 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """Name the target, without secrets. Driver, twice an epoch; by the operator's commands without ``check``.
 
         It is kept in the decision. Handles that are pending are refused when it has changed since, and an epoch during
-        which it changes is run again.
+        which it changes is run again. Under ``cluster``, ``server`` and ``url`` it may name several nodes, separated by
+        commas: it has not changed while one of them is named again.
         """
         return {}
 
@@ -163,7 +164,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         Then it cannot take this one's dead letters: whoever reads the rows would read them, too. And a target whose
         identity has changed since the last decision lies where that one lay, and is looked back at.
         """
-        return dict(self.identity()) == dict(identity)
+        return not differing(identity, self.identity())
 
     def expect(self, context: WriteContext) -> None:
         """Hear that an attempt waits for its rows: what it will need can be looked up meanwhile. Must not wait.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.names import epoch_of
+from onceonly.model import differing
 from onceonly.ports.standing import Held
 from onceonly.sinks.sql import past
 from onceonly.sinks.sql.options import DECLARED, OF_JDBC, SqlOptions
@@ -89,7 +90,7 @@ class SqlSink(StagedSink):
 
     def overlaps(self, identity: Mapping[str, str | int]) -> bool:
         """Say whether it is the same table, whatever notes what was committed."""
-        return all(self.identity()[each] == identity.get(each) for each in ("url", "table"))
+        return not differing({each: identity.get(each, "") for each in ("url", "table")}, self.identity())
 
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Compare the books with the newest epoch that is complete by the log: a backup may be restored."""
