@@ -209,6 +209,25 @@ def test_an_older_version_that_was_restored_is_told_until_the_user_goes_on(bench
     bench.sink().look_back(bench.query, 3, [handle])
 
 
+def test_an_older_version_that_is_restored_under_a_query_stops_it_before_a_decision(
+    bench: Bench, path: Path
+) -> None:
+    sink = bench.sink()
+    for epoch in range(2):
+        assert sink.commit(bench.prepared(rows(epoch), epoch=epoch)) == Committed()
+    handle = bench.prepared(rows(2), epoch=2)
+    sink.rehearse([handle], {})
+    DeltaTable(path).restore(1)
+    for step in (lambda: sink.rehearse([handle], {}), lambda: sink.commit_many([handle])):
+        with pytest.raises(TargetBehindError, match="has forgotten chk-1"):
+            step()
+    DeltaTable(path).restore(2)  # which brings it back
+    sink.rehearse([handle], {})
+    assert target.standing(read_place(str(path)), "onceonly/q/delta") == 1
+    assert sink.commit(handle) == Committed()
+    assert ids(path) == [0, 1, 2]
+
+
 def test_a_table_that_was_made_anew_in_the_same_folder_is_another(bench: Bench, path: Path) -> None:
     before, handle = bench.sink().identity(), bench.prepared(rows(1))
     kept = (path / "onceonly").rename(path.with_name("kept"))

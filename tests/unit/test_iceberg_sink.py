@@ -209,6 +209,23 @@ def test_a_table_that_was_rolled_back_is_told_with_the_epochs_that_are_missing(
     bench.sink(**{"onceonly.target.behind": "go-on"}).look_back(bench.query, 2, handles[-1:])
 
 
+def test_a_rollback_under_a_query_stops_it_before_a_decision(
+    bench: Bench, options: Mapping[str, str]
+) -> None:
+    sink = bench.sink()
+    for epoch in range(2):
+        assert sink.commit(bench.prepared(rows(epoch), epoch=epoch)) == Committed()
+    handle = bench.prepared(rows(2), epoch=2)
+    sink.rehearse([handle], {})
+    first, second = (each.snapshot_id for each in iceberg_bench.opened(options).snapshots())
+    iceberg_bench.opened(options).manage_snapshots().rollback_to_snapshot(first).commit()
+    for step in (lambda: sink.rehearse([handle], {}), lambda: sink.commit_many([handle])):
+        with pytest.raises(TargetBehindError, match="has forgotten chk-1"):
+            step()
+    iceberg_bench.opened(options).manage_snapshots().set_current_snapshot(second).commit()
+    assert sink.commit(handle) == Committed()
+
+
 def test_a_restored_catalogue_is_told_with_the_epochs_that_are_missing(
     bench: Bench, options: Mapping[str, str], tmp_path: Path
 ) -> None:

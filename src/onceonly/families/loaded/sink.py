@@ -112,6 +112,13 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         Raises ``UnavailableError``.
         """
 
+    def is_kept(self, app: str, books: Books) -> bool:  # noqa: ARG002  for those that can tell
+        """Say whether what this one has entered last is in the target still, by books that were read since. Driver.
+
+        False only where it is proven that an older state was restored.
+        """
+        return True
+
     def files_now(self) -> Iterable[str] | None:
         """Return the data files that a reader of the table sees now, without those of which rows are deleted.
 
@@ -170,7 +177,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:  # noqa: ARG002  not needed
         loads = [Load.of(handle) for handle in handles]
         for load in loads[:1]:
-            self.see(self.books(load.app, load.epoch, since=load.since or None), loads)
+            books = self._read(load.app, load.epoch, since=load.since or None)
+            self.see(books, loads)
         home = self.home
         whole = home.whole(loads)
         for load in loads:
@@ -304,6 +312,14 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             return load.name not in self.home.marked(load.app)
         return load.name in books.committed or (load.epoch == books.newest and not books.is_whole)
 
+    def _read(self, app: str, epoch: int, *, since: int | None) -> Books:
+        """Read the books, and see that the target has not gone back while this one is at work."""
+        held = self._entered.get(app, NONE_YET)  # before the books: another thread may commit meanwhile
+        books = self.books(app, epoch, since=since)
+        newest = books.newest if held == NONE_YET or self.is_kept(app, books) else NONE_YET
+        behind.refuse_forgotten(f"the table of the sink {self.name}", held, newest)
+        return books
+
     def _commit(self, app: str, epoch: int, loads: Sequence[Load]) -> Mapping[str, Outcome]:
         """Enter what is not in the books, and say what became of each."""
         home = self.home
@@ -313,9 +329,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         for _ in range(TRIES_MAX):
             # The files before the books: what is committed between the two looks is in one of them.
             whole = home.whole(loads)
-            held = self._entered.get(app, NONE_YET)  # before the books: another thread may commit meanwhile
-            books = self.books(app, epoch, since=since)
-            behind.refuse_forgotten(f"the table of the sink {self.name}", held, books.newest)
+            books = self._read(app, epoch, since=since)
             late = {load.name for load in loads if load.since <= books.withdrawn}
             open_ = names - books.committed - books.void - late
             home.unmark(app, names & books.committed)

@@ -41,6 +41,8 @@ class DeltaSink(WithdrawableSink):
         super().__init__(options)
         self._durable = -1
         """The newest version that this process has made durable."""
+        self._before: dict[str, int] = {}
+        """By app, the version on which the newest entry of this process was made."""
 
     @property
     def shown(self) -> str:
@@ -100,7 +102,12 @@ class DeltaSink(WithdrawableSink):
         return Held(rows=int(target.open_table(self.at).count()))
 
     def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
+        before = books.at.version()
         target.enter(books.at, self.at, app, epoch, loads, void)
+        self._before[app] = before
+
+    def is_kept(self, app: str, books: Books) -> bool:
+        return app not in self._before or not target.is_taken_back(books.at, app, self._before[app])
 
     def see(self, books: Books, loads: Sequence[Load]) -> None:
         table = books.at

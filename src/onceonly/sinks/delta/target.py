@@ -234,10 +234,26 @@ def standing(place: Place, app: str) -> int | None:
             kept = min(kept, int(note["epoch"]))
             if restored is None or version <= restored:
                 return kept
-        to = str(entry.get("operationParameters", {}).get("version", ""))
-        if entry.get("operation") == "RESTORE" and to.isdecimal():
-            restored = int(to) if restored is None else min(restored, int(to))
+        restored = _restored(entry, restored)
     return newest if restored is None else None
+
+
+def is_taken_back(table: DeltaTable, app: str, before: int) -> bool:
+    """Say whether a RESTORE has taken back our newest entry, which is later than a version. Driver."""
+    restored: int | None = None
+    count = table.version() - before
+    for entry in table.history(count) if count > 1 else ():  # the only one is ours
+        if _note_of(entry, app) is not None:
+            return restored is not None and int(entry["version"]) > restored
+        restored = _restored(entry, restored)
+    return False
+
+
+def _restored(entry: dict[str, Any], before: int | None) -> int | None:
+    """Return the version that the newest state is of, by an entry and what was restored after it: that is ``before``."""
+    to = str(entry.get("operationParameters", {}).get("version", ""))
+    is_undone = before is not None and int(entry["version"]) > before
+    return before if is_undone or entry.get("operation") != "RESTORE" or not to.isdecimal() else int(to)
 
 
 def enter(

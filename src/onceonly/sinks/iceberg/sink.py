@@ -39,6 +39,8 @@ class IcebergSink(WithdrawableSink):
         own, self._properties = split(options)
         super().__init__(own)
         self._catalog: Catalog | None = None
+        self._snapshots: dict[str, int | None] = {}
+        """By app, the snapshot that was the current one once this process had made its newest entry."""
         self._table_name: tuple[str, ...] = self.options["table"]
 
     @property
@@ -107,6 +109,10 @@ class IcebergSink(WithdrawableSink):
 
     def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
         target.enter(books.at, app, epoch, loads, void, home=target.home_of(books.at))
+        self._snapshots[app] = books.at.metadata.current_snapshot_id
+
+    def is_kept(self, app: str, books: Books) -> bool:
+        return target.is_kept(books.at, self._snapshots.get(app))
 
     def see(self, books: Books, loads: Sequence[Load]) -> None:
         table = books.at

@@ -251,6 +251,17 @@ def standing(table: Table, app: str) -> int | None:
     return newest(table, app)
 
 
+def is_kept(table: Table, snapshot_id: int | None) -> bool:
+    """Say whether the current state stands on a snapshot; on one that has expired it does, for all that is known."""
+    above = {each.snapshot_id: each.parent_snapshot_id for each in table.metadata.snapshots}
+    at = table.metadata.current_snapshot_id
+    while snapshot_id in above and at != snapshot_id:
+        if at not in above:
+            return at is not None
+        at = above[at]
+    return True
+
+
 def enter(
     table: Table, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str], *, home: Home
 ) -> None:
