@@ -271,6 +271,21 @@ def test_a_target_that_has_lost_its_books_stops_the_next_start(bench: Bench) -> 
         bench.sink().look_back(CONTEXT, 1, [first])
 
 
+def test_a_table_that_is_made_anew_stops_the_query_and_the_next_start(bench: Bench) -> None:
+    handles = [bench.committed(rows(a="1"))]
+    sink = bench.sink()
+    sink.check(CONTEXT)
+    handle = bench.staged(rows(b="2"), epoch=1)
+    bench.ask("DROP TABLE {}")
+    bench.ask(f"CREATE TABLE {{}} ({bench.columns})")
+    for step in (lambda: sink.rehearse([handle], {}), lambda: sink.commit_many([handle])):
+        with pytest.raises(TargetBehindError, match="has become another one since the query was started"):
+            step()
+    with pytest.raises(TargetBehindError, match="has become another one since chk-0"):
+        bench.sink().look_back(CONTEXT, 0, handles)
+    assert bench.seen() == {}
+
+
 def test_the_names_of_old_epochs_are_forgotten_and_those_of_others_are_not(bench: Bench) -> None:
     other = bench.sink()
     theirs = bench.staged(rows(z="1"), epoch=0, query="other")
@@ -553,7 +568,8 @@ def test_each_refusal_of_a_server_with_users_and_tls_has_its_sentence(tmp_path: 
     }  # fmt: skip
     users = {"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer"}
     brief = {f"{each}_validity": "0ms" for each in ("permissions", "roles", "credentials")}
-    with EmbeddedCassandra(settings={**users, **brief, "client_encryption_options": tls}) as server:
+    own = {"client_encryption_options": tls, "commitlog_segment_size": "8MiB"}
+    with EmbeddedCassandra(settings={**users, **brief, **own}) as server:
         root = wait_for_root(server)
         with server.session(**root) as session:
             session.execute(KEYSPACE)
@@ -575,6 +591,15 @@ def test_each_refusal_of_a_server_with_users_and_tls_has_its_sentence(tmp_path: 
             session.execute("GRANT CREATE ON KEYSPACE rows TO writer")
             bench.committed(rows(a="1"))
             assert bench.seen() == {"a": "1"}
+            for columns in ("key text PRIMARY KEY", "key text PRIMARY KEY, tags set<text>"):
+                alone = Bench(server, session, tmp_path, columns)
+                alone.options |= {"user": "writer", "password": "right", "books": bench.options["books"]}
+                session.execute(f"GRANT SELECT ON rows.{alone.table} TO writer")
+                with pytest.raises(ConfigurationError, match="no MODIFY permission"):
+                    alone.sink().check(replace(CONTEXT, columns=(("key", "string"),)))
+                alone.close()
+            # Half of what a mutation may have, which is half of a segment.
+            assert bench.sink(**root).check(CONTEXT)["row_max"] == 2 << 20
             error = said(bench, tls="true")
             assert isinstance(error, ConfigurationError)
             assert "is not trusted" in error.what

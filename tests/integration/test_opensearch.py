@@ -22,6 +22,7 @@ from onceonly.errors import (
     UnavailableError,
     WriteFailedError,
 )
+from onceonly.families.keyed import KeyedRows
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
 from onceonly.ports import QueryContext
 from onceonly.sinks.opensearch import OpenSearchSink, target
@@ -168,6 +169,52 @@ def test_an_index_and_books_that_went_back_stop_the_next_start(bench: Bench) -> 
     bench.ask("DELETE", f"/{bench.options['books']}")
     with pytest.raises(TargetBehindError, match="holds none of its epochs"):
         bench.sink().look_back(CONTEXT, 1, handles[-1:])
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_an_index_that_is_deleted_under_an_epoch_stops_the_query_and_the_next_start(
+    bench: Bench,
+    early: bool,  # noqa: FBT001
+) -> None:
+    handles = [bench.committed(rows(a="1"))]
+    sink = bench.sink()
+    sink.check(CONTEXT)
+    attempt = sink.begin_transaction(bench.context(1, early=early))
+    sink.write(attempt, rows(b="2"))
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    bench.ask("DELETE", f"/{bench.index}")
+    bench.sink().put(KeyedRows(keys=["c"], deleted=[False], rows=rows(c="3")), 1)  # as another task does
+    for step in (lambda: sink.rehearse([handle], {}), lambda: sink.commit_many([handle])):
+        with pytest.raises(TargetBehindError, match="has become another one since the query was started"):
+            step()
+    with pytest.raises(TargetBehindError, match=r"another one since chk-0|lost rows of chk-1"):
+        bench.sink().commit(handle)  # an operator's
+    with pytest.raises(TargetBehindError, match="has become another one since chk-0"):
+        bench.sink().look_back(CONTEXT, 0, handles)
+    bench.options["onceonly.target.behind"] = "go-on"
+    going_on = bench.sink()
+    going_on.look_back(CONTEXT, 0, handles)
+    going_on.check(CONTEXT)
+    assert going_on.commit(handle) == Committed()
+    del bench.options["onceonly.target.behind"]
+    bench.sink().look_back(CONTEXT, 1, [handle])
+
+
+def test_an_index_that_is_deleted_while_an_epoch_is_applied_is_not_noted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = bench.staged(rows(a="1"))
+    put = OpenSearchSink.put
+
+    def deleted(sink: OpenSearchSink, given: KeyedRows, version: int) -> Any:  # noqa: ANN401  as the sink's own
+        bench.ask("DELETE", f"/{bench.index}")
+        return put(sink, given, version)
+
+    monkeypatch.setattr(OpenSearchSink, "put", deleted)
+    with pytest.raises(TargetBehindError, match="while chk-0 was applied"):
+        bench.sink().commit(handle)
+    assert not bench.sink().known([handle.transaction])
 
 
 def test_large_epochs_go_in_several_requests(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

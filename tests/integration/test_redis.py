@@ -481,6 +481,18 @@ def test_each_refusal_of_the_server_has_its_sentence(
             assert handle is not None
             sink.rehearse([handle], {})
             assert sink.commit(handle) == Committed()
+            for lacking in (
+                "del",
+                "exists",
+                "hdel",
+                "hset",
+            ):  # of which the decision would be the first to hear
+                raw.execute_command("ACL", "SETUSER", "reader", f"-{lacking}")
+                error = said(bench, user="reader", password="pw")  # noqa: S106
+                assert isinstance(error, ConfigurationError)
+                assert "does not permit the user reader" in error.what
+                raw.execute_command(*granted)
+            assert not raw.keys("*tried*")
             raw.execute_command("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "100kb")
             error = _error(lambda: bench.sink().put(*_one()))
             assert isinstance(error, UnavailableError)
@@ -494,6 +506,20 @@ def test_each_refusal_of_the_server_has_its_sentence(
             error = _error(lambda: bench.sink().put(*_one()))
             assert isinstance(error, UnavailableError)
             assert "has become a replica" in error.what
+
+
+def test_a_value_longer_than_the_server_takes_is_refused_before_the_vote(tmp_path: Path) -> None:
+    with EmbeddedRedis(settings={"proto-max-bulk-len": "1mb"}) as server:
+        bench = Bench(server, tmp_path)
+        sink = bench.sink()
+        attempt = sink.begin_transaction(bench.context(gives_back=True))
+        [refused] = sink.write(attempt, rows(a="x" * (1 << 20), b="x" * ((1 << 20) + 1)))
+        assert (refused.row, refused.code) == (1, "TOO_LARGE")
+        assert "proto-max-bulk-len" in refused.why
+        handle = sink.pre_commit(attempt)
+        assert handle is not None
+        assert sink.commit(handle) == Committed()
+        assert list(bench.seen()) == ["a"]
 
 
 def test_a_server_that_is_not_there_may_come_back(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import os
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,23 @@ def test_a_row_replaces_the_one_with_its_key_and_others_stay(bench: Bench, way: 
     bench.epoch(rows(id=[1, 2], name=["A", "b"]), key="id")
     bench.epoch(rows(id=[2, 3], name=["B", "c"]), number=1, key="id")
     assert bench.run("SELECT * FROM t") == [(1, "A", "kept"), (2, "B", "new"), (3, "c", "new")]
+
+
+def test_a_value_that_no_packet_takes_is_found_before_the_decision(bench: Bench, way: None) -> None:
+    bench.run("CREATE TABLE t (id BIGINT, raw LONGBLOB)")
+    [(before,)] = bench.run("SELECT @@GLOBAL.max_allowed_packet")
+    bench.run(f"SET GLOBAL max_allowed_packet = {1 << 20}")
+    try:
+        for size in (100_000, 400_000, 1_100_000):
+            is_taken = size < 1_000_000 or hasattr(os, "memfd_create")  # which comes in many packets
+            some = rows(id=[1], raw=[b"\xff" * size])
+            facts = bench.check(some)
+            handle, refused = bench.stage(some, facts)
+            assert not refused
+            with nullcontext() if is_taken else pytest.raises(ConfigurationError, match="max_allowed_packet"):
+                bench.sink().rehearse([handle], facts)
+    finally:
+        bench.run(f"SET GLOBAL max_allowed_packet = {before}")
 
 
 def test_a_key_of_several_columns_and_nothing_else(bench: Bench) -> None:

@@ -139,6 +139,13 @@ def test_a_domain_that_is_named_as_a_type_is_not_taken_for_it(bench: Bench) -> N
     assert bench.run("SELECT c::integer FROM t") == [(20_000,)]
 
 
+def test_a_composite_type_that_is_named_as_a_type_is_not_taken_for_it(bench: Bench) -> None:
+    bench.run("CREATE TYPE public.text AS (a integer)")
+    bench.run("CREATE TABLE t (id BIGINT, name public.text)")
+    with pytest.raises(ConfigurationError, match="it takes no string"):
+        bench.check(rows(id=[1], name=["a"]))
+
+
 def test_what_is_no_number_is_kept(bench: Bench) -> None:
     bench.run("CREATE TABLE t (c double precision, d real)")
     odd = [float("nan"), float("inf"), float("-inf"), -0.0]

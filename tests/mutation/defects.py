@@ -2230,7 +2230,7 @@ DEFECTS: Final = (
         group=STAGED,
         what="A row that a constraint of the table refuses is decided",
         file="sinks/sql/target.py",
-        before="        told, in_doubt = [], found.table != then or bool(found.doubts)\n",
+        before="        told, in_doubt = [], tries or found.table != then or bool(found.doubts)\n",
         after="        told, in_doubt = [], found.table != then\n",
         tests=(
             SQL + "test_what_a_constraint_refuses_is_found_before_the_decision",

@@ -31,11 +31,12 @@ _DAY_S = 86_400
 
 
 class Query(msgspec.Struct):
-    """What is known of a query's sink; ``applied`` holds names by their epochs."""
+    """What is known of a query's sink; ``applied`` holds names by epochs, ``life`` the table's id at the newest one."""
 
     generation: int = 0
     newest: int = -1
     applied: dict[int, list[str]] = msgspec.field(default_factory=dict)
+    life: str = ""
 
 
 class State(msgspec.Struct):
@@ -77,7 +78,8 @@ class Books:
                 raise given_up(void)
             held = query.applied.setdefault(origin.epoch, [])
             held += sorted(set(names) - set(held))
-            query.newest = max(query.newest, origin.epoch)
+            if origin.epoch >= query.newest:
+                query.newest, query.life = origin.epoch, origin.life
             old = query.newest - BOOKS_EPOCHS
             query.applied = {epoch: held for epoch, held in query.applied.items() if epoch >= old}
             return None
@@ -88,6 +90,11 @@ class Books:
         """See ``KeyedSink.newest``."""
         found = self._read()[1].queries.get(who(query, sink))
         return None if found is None or found.newest < 0 else found.newest
+
+    def life(self, query: str, sink: str) -> str:
+        """See ``families.keyed.books.Books``."""
+        found = self._read()[1].queries.get(who(query, sink))
+        return "" if found is None else found.life
 
     def generation(self, query: str, sink: str, above: int) -> int:
         """See ``KeyedSink.generation``."""

@@ -32,7 +32,10 @@ only where the driver's clock was right as one was given, and not behind somebod
 TOGETHER = 20
 """How many keys are asked for at once: one node gathers their answers from the others."""
 ROW_BYTES_MAX = 8 * 1024**2
-"""A mutation has at most half a segment of the commit log, 16 MiB by default; a row takes more there than here."""
+"""A mutation has at most half a segment of the commit log, 16 MiB by default; a row takes more there than here. It is
+also what a frame of the protocol has room for, however large a mutation may be."""
+_ROW_MAX = "row_max"
+"""The fact how many bytes a row may have."""
 
 
 class CassandraSink(BookedSink):
@@ -48,6 +51,7 @@ class CassandraSink(BookedSink):
         self._target = Target(self._given)
         self.books = Books(self._target)
         self._looks_after = False
+        self._row_max = ROW_BYTES_MAX
 
     def identity(self) -> Mapping[str, str | int]:
         given = self._given
@@ -55,8 +59,16 @@ class CassandraSink(BookedSink):
 
     # --- the table ------------------------------------------------------------------------------------------
 
+    @property
+    def shown(self) -> str:
+        return f"the table {self._given.where}"
+
+    def id_now(self) -> str:
+        return self._target.id()
+
     def look(self, context: QueryContext) -> Mapping[str, str | int]:
         table, given = self._target.table(), self._given
+        self.looked_at = self.id_now()
         if set(self.columns.key) != set(table.key):
             raise ConfigurationError(
                 f"The option key of the sink cassandra is {', '.join(self.columns.key)}, and the primary key of "
@@ -76,7 +88,7 @@ class CassandraSink(BookedSink):
             )
         self._target.try_permission(self._harmless(table))
         self._target.open_books()
-        return {}
+        return {_ROW_MAX: min(ROW_BYTES_MAX, self._target.mutation_max() // 2)}
 
     def _fits(self, name: str, kind: str, table: Table) -> None:
         """See that the table takes a column. Raises ``ConfigurationError``."""
@@ -100,11 +112,15 @@ class CassandraSink(BookedSink):
             )
 
     def _harmless(self, table: Table) -> str:
-        """Return a statement that needs all permissions on rows, and whose condition never holds."""
-        regular = next((name for name in table.types if name not in {*table.key, *table.statics}), None)
+        """Return a statement that needs all permissions on rows, and whose condition never holds.
+
+        Where no column can have one, it removes what is older than all rows.
+        """
+        others = (each for each in table.types.items() if each[0] not in {*table.key, *table.statics})
+        regular = next((name for name, cql in others if types.has_own_time(cql)), None)
         where = " AND ".join(f"{quoted(name)} = {types.some(table.types[name])}" for name in table.key)
         if regular is None:
-            return f"SELECT * FROM {self._target.name} WHERE {where}"  # noqa: S608  names are quoted
+            return f"DELETE FROM {self._target.name} USING TIMESTAMP 1 WHERE {where}"  # noqa: S608  names are quoted
         column = quoted(regular)
         return f"UPDATE {self._target.name} SET {column} = null WHERE {where} IF {column} IN ()"  # noqa: S608
 
@@ -120,6 +136,7 @@ class CassandraSink(BookedSink):
                 "epoch have one row of a key",
             )
         self._looks_after = context.early
+        self._row_max = int(context.facts.get(_ROW_MAX, ROW_BYTES_MAX))
         return super().begin_transaction(context)
 
     def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
@@ -157,12 +174,12 @@ class CassandraSink(BookedSink):
 
     def _too_long(self, rows: KeyedRows) -> Iterator[Refused]:
         yield from rows.too_long(types.KEY_BYTES_MAX, "a key")
-        if rows.rows.nbytes <= ROW_BYTES_MAX:
+        if rows.rows.nbytes <= self._row_max:
             return
         for row in range(len(rows.keys)):
             size = rows.rows.slice(row, 1).nbytes
-            if size > ROW_BYTES_MAX:
-                why = f"its {size} bytes are more than the {ROW_BYTES_MAX} that a write may have"
+            if size > self._row_max:
+                why = f"its {size} bytes are more than the {self._row_max} that a write may have"
                 yield Refused(row=row, code="TOO_LARGE", why=why)
 
     def examine(self, rows: KeyedRows, version: int) -> Newer | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import ssl
 import threading
 from collections import Counter, deque
@@ -19,10 +21,21 @@ if TYPE_CHECKING:
     from onceonly.errors import OnceonlyError
     from onceonly.sinks.cassandra.options import CassandraOptions
 
+log = logging.getLogger("onceonly")
+
 WINDOW = 128
 """How many requests of one call are on their way at a time."""
 _PROTOCOL = 4  # the first that tells a null from what is not set; Cassandra 2.2 and newer
 _CONNECT_S = 10.0
+# By their names in Cassandra 4.1 and before, and by which a mutation is less.
+_MUTATION = {
+    "max_mutation_size": 1,
+    "max_mutation_size_in_kb": 1,
+    "commitlog_segment_size": 2,
+    "commitlog_segment_size_in_mb": 2,
+}
+_SIZE = re.compile(r"(\d+)(B|KiB|MiB|GiB|)")
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "_in_kb": 1 << 10, "_in_mb": 1 << 20}
 _BOOKS = "(target text PRIMARY KEY, revision int, state text)"
 
 
@@ -153,6 +166,25 @@ class Target:
             return
         except Exception as error:
             raise self._meaning(error) from error
+
+    def id(self) -> str:
+        """Return the table's own id, which one that is made anew has not; empty where it is not there."""
+        asked = "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
+        names, session = (self._options.keyspace, self._options.table), self._connected()
+        found = self._asked(lambda: session.execute(asked, names).one())
+        return "" if found is None else str(found[0])
+
+    def mutation_max(self) -> int:
+        """Return how many bytes a mutation may have, as far as the node tells; as it comes, 16 MiB."""
+        names = ", ".join(f"'{name}'" for name in _MUTATION)
+        asked = f"SELECT name, value FROM system_views.settings WHERE name IN ({names})"  # noqa: S608  they are ours
+        try:
+            told = {name: _bytes(name, value) for name, value in self._connected().execute(asked)}
+        except Exception as error:  # noqa: BLE001  older ones have no such table, and not every user may read it
+            log.debug("%s does not tell its settings: %s", self._options.cluster, error)
+            told = {}
+        sizes = [size // part for name, part in _MUTATION.items() if (size := told.get(name, 0))]
+        return sizes[0] if sizes else 16 << 20
 
     # --- books ----------------------------------------------------------------------------------------------
 
@@ -322,3 +354,9 @@ def meaning(error: Exception, options: CassandraOptions) -> OnceonlyError:
 def quoted(*names: str) -> str:
     """Return names as statements have them, with dots between them."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def _bytes(name: str, value: str | None) -> int:
+    """Return the bytes that a setting of this name says; 0 where it says none."""
+    found = _SIZE.fullmatch(str(value))
+    return int(found[1]) * _UNITS.get(found[2] or name[-6:], 1) if found is not None else 0

@@ -250,7 +250,7 @@ def is_taken_back(table: DeltaTable, app: str, before: int) -> bool:
 
 
 def _restored(entry: dict[str, Any], before: int | None) -> int | None:
-    """Return the version that the newest state is of, by an entry and what was restored after it: that is ``before``."""
+    """Return the version that the newest state is of, by an entry and what was restored after it: ``before``."""
     to = str(entry.get("operationParameters", {}).get("version", ""))
     is_undone = before is not None and int(entry["version"]) > before
     return before if is_undone or entry.get("operation") != "RESTORE" or not to.isdecimal() else int(to)

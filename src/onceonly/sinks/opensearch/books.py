@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import UnavailableError
 from onceonly.families.keyed.books import given_up, who
 from onceonly.families.keyed.sink import BOOKS_EPOCHS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from onceonly.families.keyed import Origin
     from onceonly.sinks.opensearch.target import Target
@@ -58,7 +58,8 @@ class Books:
             raise given_up(names)
         whose = self._who(origin.query, origin.sink)
         # A later epoch stays; names come last, as they alone say that rows were applied.
-        self._target.put(self._index, f"newest:{whose}", {"epoch": origin.epoch}, origin.epoch + 1)
+        document = {"epoch": origin.epoch, "index": origin.life}
+        self._target.put(self._index, f"newest:{whose}", document, origin.epoch + 1)
         for name in names:
             self._target.create(self._index, name, {"who": whose, "epoch": origin.epoch, "applied": True})
         if self._void(names):
@@ -67,9 +68,12 @@ class Books:
 
     def newest(self, query: str, sink: str) -> int | None:
         """See ``KeyedSink.newest``."""
-        name = f"newest:{self._who(query, sink)}"
-        found = self._target.documents(self._index, [name]).get(name)
-        return None if found is None else int(found["_source"]["epoch"])
+        found = self._newest(query, sink)
+        return None if found is None else int(found["epoch"])
+
+    def life(self, query: str, sink: str) -> str:
+        """See ``families.keyed.books.Books``."""
+        return str((self._newest(query, sink) or {}).get("index", ""))
 
     def generation(self, query: str, sink: str, above: int) -> int:
         """See ``KeyedSink.generation``."""
@@ -116,6 +120,11 @@ class Books:
             return above + 1 if self._target.create(self._index, self._counter, {"number": above + 1}) else 0
         number = max(int(found["_source"]["number"]), above) + 1
         return number if self._target.replace(self._index, found, {"number": number}) else 0
+
+    def _newest(self, query: str, sink: str) -> Mapping[str, Any] | None:
+        name = f"newest:{self._who(query, sink)}"
+        found = self._target.documents(self._index, [name]).get(name)
+        return None if found is None else found["_source"]
 
     def _void(self, names: Collection[str]) -> bool:
         return any(not is_applied for is_applied in self._noted(names).values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +21,8 @@ from onceonly.sinks.opensearch.target import Item, Target
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+
     from onceonly.families.keyed import KeyedRows
     from onceonly.families.keyed.attempt import KeyedAttempt
     from onceonly.options import Option
@@ -32,6 +35,10 @@ KEY_BYTES_MAX = 512
 _FIELD = "onceonly"
 _LIMITS = "limits"
 """The fact that says which columns may have values that their fields refuse."""
+_CONTENT_MAX = "content_max"
+"""The fact how many bytes a request may have."""
+_BESIDE, _GROWTH = 2048, 32
+"""What a request has beside a document, and how much longer JSON is than a value of Arrow's, at most: a number."""
 _MISSING, _TOO_LARGE = 404, 413
 
 
@@ -50,6 +57,7 @@ class OpenSearchSink(BookedSink):
         self._target = Target(self._search, type(self).client)
         self.books = Books(self._target, index=self._search.books, of=self._search.index)
         self._limits: dict[str, str] = {}
+        self._content_max = sys.maxsize
 
     def identity(self) -> Mapping[str, str | int]:
         return {"cluster": ",".join(sorted(self._search.urls)), "index": self._search.index}
@@ -77,12 +85,27 @@ class OpenSearchSink(BookedSink):
     def begin_transaction(self, context: WriteContext) -> KeyedAttempt:
         limits: dict[str, str] = msgspec.json.decode(str(context.facts.get(_LIMITS, "{}")))
         self._limits = limits
+        self._content_max = int(context.facts.get(_CONTENT_MAX, sys.maxsize))
         return super().begin_transaction(context)
 
     def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
         yield from rows.too_long(KEY_BYTES_MAX, "an id")
         for name, column in zip(rows.rows.schema.names, rows.rows.columns, strict=True):
             yield from types.gaps(name, column, self._limits)
+        yield from self._too_large(rows.rows)
+
+    def _too_large(self, rows: pa.RecordBatch) -> Iterator[Refused]:
+        """Yield the rows whose documents are more than a request may have."""
+        most = self._content_max - _BESIDE
+        names = sum(len(name.encode()) for name in rows.schema.names)
+        if (rows.nbytes + names) * _GROWTH <= most:
+            return
+        for row in range(rows.num_rows):
+            one = rows.slice(row, 1)
+            size = (one.nbytes + names) * _GROWTH
+            if size > most and (size := len(msgspec.json.encode(one.to_pylist()[0]))) > most:
+                why = f"its document has {size} bytes, and a request at most {most} (http.max_content_length)"
+                yield Refused(row=row, code="TOO_LARGE", why=why)
 
     def versions(self) -> Mapping[int, int]:
         gone = {"term": {f"{_FIELD}.deleted": True}}
@@ -91,6 +114,20 @@ class OpenSearchSink(BookedSink):
     def examine(self, rows: KeyedRows, version: int) -> Newer | None:
         held = self._target.versions(self._search.index, rows.keys)
         return next((Newer(key, each) for key, each in held.items() if each > version), None)
+
+    # --- the index ------------------------------------------------------------------------------------------
+
+    @property
+    def shown(self) -> str:
+        return f"the index {self._search.index} on {self._search.where}"
+
+    def id_now(self) -> str:
+        """Return its id: whoever writes to an index that is deleted makes it anew, with fields that are guessed."""
+        return self._target.uuid(self._search.index)
+
+    def lost(self, keys: Sequence[str], version: int) -> str | None:
+        held = self._target.versions(self._search.index, keys)
+        return next((key for key in keys if held.get(key, -1) < version), None)
 
     # --- the cluster ----------------------------------------------------------------------------------------
 
@@ -110,6 +147,7 @@ class OpenSearchSink(BookedSink):
                 next_step="name an index itself",
             )
         mapping, settings = found[given.index]["mappings"], found[given.index]["settings"]["index"]
+        self.looked_at = settings["uuid"]
         if mapping.get("_routing", {}).get("required"):
             raise ConfigurationError(
                 f"The index {given.index} asks for a routing, and the same key would be there once for each.",
@@ -126,7 +164,10 @@ class OpenSearchSink(BookedSink):
         if self.columns.op is not None:
             self._bury()
         limits = types.limits(context.columns, mapping.get("properties", {}))
-        return {_LIMITS: msgspec.json.encode(limits).decode()}
+        return {
+            _LIMITS: msgspec.json.encode(limits).decode(),
+            _CONTENT_MAX: self._target.content_max(),
+        }
 
     def _add_fields(
         self, context: QueryContext, properties: Mapping[str, Any], dynamic: str, who: str

@@ -28,6 +28,9 @@ _PAGE = 1000
 _DELAY_FIRST_S, _DELAY_MAX_S = 0.1, 5.0
 _BLOCKED, _NO_INDEX = "cluster_block_exception", "index_not_found_exception"
 _FLOOD = re.compile(r"read.only\W+allow.delete")
+_CONTENT_MAX = "http.max_content_length"
+_SIZE = re.compile(r"([\d.]+)(b|kb|mb|gb)")
+_UNITS = {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 _HELD = re.compile(r"current version \[(\d+)\]")
 
 
@@ -112,6 +115,21 @@ class Target:
             found = self._found("/_search/scroll", {"scroll": "1m", "scroll_id": found["_scroll_id"]})
         self.ask("DELETE", "/_search/scroll", {"scroll_id": found["_scroll_id"]}, fine=range(_BAD, 600))
         return counts
+
+    def uuid(self, index: str) -> str:
+        """Return the index's own id, which one that is made anew has not; of other things, what they are."""
+        _, found = self.ask("GET", f"/{index}?filter_path=**.uuid")
+        return str(found[index]["settings"]["index"]["uuid"]) if index in found else "no index"
+
+    def content_max(self) -> int:
+        """Return how many bytes a request may have, as far as the cluster tells; as it comes, 100 MB."""
+        path = f"/_cluster/settings?include_defaults=true&filter_path=**.{_CONTENT_MAX}"
+        _, answer = self.ask("GET", path, fine=range(_BAD, 600))
+        for told in answer.values() if isinstance(answer, dict) else ():
+            found = _SIZE.fullmatch(str(told["http"]["max_content_length"])) if "http" in told else None
+            if found is not None:
+                return int(float(found[1]) * _UNITS[found[2]])
+        return 100 * _UNITS["mb"]
 
     def documents(self, index: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         """Return the documents that are there, by their ids, none where the index is not there."""

@@ -9,6 +9,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from onceonly.sinks.redis.slots import slot_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 # A slot that has moved is known to all nodes within a second; a fail-over takes longer, and whoever asks comes again.
 _PAUSES_S = (0.0, 0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
 _SCRIPT = "EVALSHA"
+_NAMES_MAX = 1000
 
 
 class Cluster:
@@ -48,6 +51,15 @@ class Cluster:
     def primaries(self) -> list[redis.Redis]:
         """Return a client of each node that has slots."""
         return [self._client(address) for address in sorted(set(self._known().values()))]
+
+    def names_in_each(self, beginning: str) -> list[str]:
+        """Return a name with this beginning for each primary, as far as a thousand of them lie in its slots."""
+        owners = self._known()
+        found: dict[Address, str] = {}
+        for name in (f"{beginning}:{number}" for number in range(_NAMES_MAX)):
+            if (owner := owners.get(slot_of(name))) is not None:
+                found.setdefault(owner, name)
+        return list(found.values())
 
     def run(self, commands: Sequence[Command], scripts: Mapping[str, str]) -> list[Any]:
         """Send commands, each with the slot of its keys, to the nodes that have these; return the answers in order.

@@ -120,6 +120,11 @@ class RedisOptions:
         return f"{self.prefix}onceonly:books"
 
     @property
+    def tried(self) -> str:
+        """What the keys begin with that are there while a start tries what it may do."""
+        return f"{self.prefix}onceonly:tried:"
+
+    @property
     def witnesses(self) -> str:
         """What the keys of a cluster's witnesses begin with."""
         return f"{self.prefix}onceonly:witness:"

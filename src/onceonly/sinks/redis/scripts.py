@@ -91,6 +91,22 @@ return {{}}
 """Keys: rows. Argument: the version. Gives the first that is no hash, and what it is, or that has a greater version,
 and that."""
 
+TRY = """
+redis.call('DEL', KEYS[1])
+local wrong
+for _, word in ipairs({
+  {'EXISTS'}, {'TYPE'}, {'PEXPIRE', 1}, {'HGET', '1'}, {'HGETALL'}, {'HDEL', '1'}, {'HSET', '1', '1'},
+  {'HSETNX', '1', '1'}, {'HINCRBY', '1', 1}
+}) do
+  local found = redis.pcall(word[1], KEYS[1], unpack(word, 2))
+  wrong = wrong or type(found) == 'table' and found['err'] and found or nil
+end
+redis.call('DEL', KEYS[1])
+return wrong or {}
+"""
+"""Key: one that nobody has. Does what the other scripts do, takes it back, and gives the first refusal: of a right that
+is lacking they would hear when an epoch is decided already."""
+
 _LIFE = """
 local info = redis.call('INFO')
 local life = (string.match(info, 'run_id:(%w+)') or '') .. (string.match(info, 'master_replid:(%w+)') or '')

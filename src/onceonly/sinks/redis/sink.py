@@ -18,7 +18,7 @@ from onceonly.sinks.redis import scripts, types
 from onceonly.sinks.redis.columns import Column
 from onceonly.sinks.redis.options import DECLARED, OF_SPARK_REDIS, RedisOptions
 from onceonly.sinks.redis.slots import by_slot, slot_of
-from onceonly.sinks.redis.target import Target, digits
+from onceonly.sinks.redis.target import VALUE_BYTES_MAX, Target, digits
 from onceonly.sinks.redis.witnesses import Witnesses
 from onceonly.words import n
 
@@ -37,6 +37,10 @@ _OWN = "onceonly:"
 """What keys of the sink's own begin with, behind the prefix."""
 _CLUSTER = "cluster"
 """The fact that the target is one."""
+_VALUE_MAX = "value_max"
+"""The fact how many bytes the server takes as one value."""
+_GROWTH = 8
+"""A value's text is not so many times as long as Arrow has it: of a byte, JSON makes six at most."""
 
 
 class RedisSink(KeyedSink):
@@ -50,6 +54,7 @@ class RedisSink(KeyedSink):
         super().__init__(options)
         self._redis = RedisOptions.of(self.options)
         self._target = Target(self._redis)
+        self._value_max = VALUE_BYTES_MAX
         # Of a cluster: its life when all that it must have was seen, and what the books are to have of witnesses.
         self._life = ""
         self._sealed = ("", "")
@@ -62,11 +67,12 @@ class RedisSink(KeyedSink):
 
     def look(self, context: QueryContext) -> Mapping[str, str | int]:
         types.check(context.columns)
-        self._target.look()
-        return {_CLUSTER: 1} if self._target.is_cluster else {}
+        value_max = self._target.look()
+        return {_VALUE_MAX: value_max, **({_CLUSTER: 1} if self._target.is_cluster else {})}
 
     def begin_transaction(self, context: WriteContext) -> KeyedAttempt:
         self._target.is_cluster = bool(context.facts.get(_CLUSTER))
+        self._value_max = int(context.facts.get(_VALUE_MAX, VALUE_BYTES_MAX))
         return super().begin_transaction(context)
 
     def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
@@ -80,6 +86,19 @@ class RedisSink(KeyedSink):
                     why=f"{named} is where the sink notes what it has committed",
                     next_step="filter such rows out, or set the option prefix",
                 )
+        yield from self._too_large(rows)
+
+    def _too_large(self, rows: KeyedRows) -> Iterator[Refused]:
+        """Yield the rows at whose values the server would close the connection."""
+        import pyarrow.compute as pc
+
+        if rows.rows.nbytes * _GROWTH <= self._value_max:
+            return
+        for name, column in zip(rows.rows.schema.names, rows.rows.columns, strict=True):
+            for row, size in enumerate(pc.binary_length(types.texts(column)).to_pylist()):
+                if size is not None and size > self._value_max:
+                    why = f"its {name} has {size} bytes, and the server takes {self._value_max} (proto-max-bulk-len)"
+                    yield Refused(row=row, code="TOO_LARGE", why=why)
 
     def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
         bounds: Sequence[tuple[int, int]] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ KEYS_MAX = 500
 ROWS_MAX, BYTES_MAX = 50, 1 << 20
 """Rows that a script puts, and bytes of them, if it is not one row. What it writes stays in memory until it ends: ten
 times as many rows would cost the server twice as much each, as they do not fit its processor's cache."""
+VALUE_BYTES_MAX = 512 << 20
+"""No value is longer, and as long as a server takes one where nobody says proto-max-bulk-len."""
 VERSION_MIN = (6, 2)
 _VERSION_DIGITS = 19
 # How many of one batch are on their way at a time; the client holds their bytes. On a cluster most have one row.
@@ -152,11 +155,15 @@ class Target(Connections):
         lives: list[bytes] = self._everywhere(lambda client: client.eval(scripts.LIFE, 0))
         return ",".join(sorted(life.decode() for life in lives))
 
-    def look(self) -> None:
-        """See that the server can be written to, and tell what it may lose. Raises a typed error."""
+    def look(self) -> int:
+        """See that the server can be written to, and tell what it may lose; return how long a value may be.
+
+        Raises a typed error.
+        """
         self._require_one_or_cluster()
         lacking: set[str] = set()
-        for info in self._everywhere(self._told):
+        told = self._everywhere(self._told)
+        for info in told:
             if _numbers(info["redis_version"]) < VERSION_MIN:
                 raise ConfigurationError(
                     f"{self._where} is Redis {info['redis_version']}, and the sink redis needs {_dotted(VERSION_MIN)}.",
@@ -180,6 +187,11 @@ class Target(Connections):
                 )
         for what in sorted(lacking):
             log.warning("%s %s", self._where, what)
+        beginning = f"{self._options.tried}{uuid.uuid4().hex}"
+        names = self._nodes().names_in_each(beginning) if self.is_cluster else [beginning]
+        self._run(scripts.TRY, [([name], ()) for name in names])
+        value_max: int = min(info["value_max"] for info in told)
+        return value_max
 
     def _require_one_or_cluster(self) -> None:
         """See that the options fit: of one server, or of a cluster. Raises a typed error."""
@@ -200,14 +212,19 @@ class Target(Connections):
         return f"The server {self._options.where}"
 
     def _told(self, client: redis.Redis) -> Mapping[str, Any]:
-        """Return what a server tells of itself, and whether it ``saves`` itself now and then, as far as it tells."""
+        """Return what a server tells of itself, as far as it tells.
+
+        And whether it ``saves`` itself now and then, and ``value_max``, the bytes of its longest value.
+        """
         from redis.exceptions import ResponseError
 
         try:
             saves = bool(client.config_get("save").get("save"))
+            longest = client.config_get("proto-max-bulk-len").get("proto-max-bulk-len")
         except ResponseError:  # many that are rented tell nobody
-            saves = True
-        return {**client.info("everything"), "saves": saves}
+            saves, longest = True, None
+        value_max = min(int(longest or VALUE_BYTES_MAX), VALUE_BYTES_MAX)
+        return {**client.info("everything"), "saves": saves, "value_max": value_max}
 
 
 def digits(version: int) -> str:

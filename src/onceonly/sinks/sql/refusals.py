@@ -71,6 +71,22 @@ def is_doubtful(batch: pa.RecordBatch, match: Match) -> bool:
     return any(length > _INDEXED_BYTES for length in lengths) or any(alike) or not all(plain)
 
 
+def is_large(batch: pa.RecordBatch, match: Match) -> bool:
+    """Say whether a row has so many bytes that the server may refuse it whatever its columns take."""
+    import pyarrow.compute as pc
+
+    if batch.nbytes <= match.table.large:
+        return False
+    size = 0
+    for fit in match.fits:
+        array = batch[fit.source]
+        if fit.given.kind in {"text", "binary"}:
+            size += pc.max(pc.binary_length(array)).as_py() or 0
+        elif fit.given.kind == "nested":
+            size += max(array.slice(row, 1).nbytes for row in range(len(array)))
+    return size > match.table.large
+
+
 def ops(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int8]]:
     """Return what each row's ``op`` says, as one of the numbers above."""
     import numpy as np

@@ -12,7 +12,7 @@ from onceonly.model import differing
 from onceonly.ports.standing import Held
 from onceonly.sinks.sql import past
 from onceonly.sinks.sql.options import DECLARED, OF_JDBC, SqlOptions
-from onceonly.sinks.sql.refusals import refused
+from onceonly.sinks.sql.refusals import is_large, refused
 from onceonly.sinks.sql.refusing import refusals
 from onceonly.sinks.sql.target import Target
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, of_spark
@@ -34,6 +34,8 @@ _DIVERT = (
 )
 _TABLE = "table"
 """The fact that says what the table is like."""
+_LARGE = "large"
+"""What in a handle's data says that it has rows that the server may refuse for their size."""
 
 
 class SqlSink(StagedSink):
@@ -59,6 +61,7 @@ class SqlSink(StagedSink):
         self._columns: list[tuple[str, Given]] = []
         self._table: Table | None = None
         self._match: Match | None = None
+        self._is_large = False
         self._owner = ("", "")
 
     # --- driver ---------------------------------------------------------------------------------------------
@@ -108,7 +111,9 @@ class SqlSink(StagedSink):
                 f"what was staged as {gone[0]} was removed before its epoch was decided",
                 next_step="nothing: the epoch is run again",
             )
-        self._target.rehearse(staged, _epochs(staged), self._books, Table.loads(str(facts[_TABLE])))
+        tries = any(_LARGE in handle.data for handle in handles)
+        table = Table.loads(str(facts[_TABLE]))
+        self._target.rehearse(staged, _epochs(staged), self._books, table, tries=tries)
 
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
         """Apply an epoch, or look up who has."""
@@ -171,6 +176,7 @@ class SqlSink(StagedSink):
     def begin_transaction(self, context: WriteContext) -> StagedAttempt:
         """Begin to stage; the database is not asked."""
         self._table, self._match = Table.loads(str(context.facts[_TABLE])), None
+        self._is_large = False
         return super().begin_transaction(context)
 
     def write(self, transaction: StagedAttempt, batch: pa.RecordBatch) -> Sequence[Refused]:
@@ -185,6 +191,8 @@ class SqlSink(StagedSink):
             places = np.setdiff1d(np.arange(batch.num_rows), [each.row for each in found])
             batch = batch.take(pa.array(places))
         if batch.num_rows:
+            if self._match is not None:
+                self._is_large = self._is_large or is_large(batch, self._match)
             super().write(transaction, batch)
         return found
 
@@ -192,7 +200,9 @@ class SqlSink(StagedSink):
         """Vote, with the id of the table by which the rows were looked at."""
         handle = super().pre_commit(transaction)
         own = self._table.id if self._table is not None else ""
-        return replace(handle, data={**handle.data, past.TABLE_ID: own}) if own else handle
+        more: dict[str, str | int] = {past.TABLE_ID: own} if own else {}
+        more |= {_LARGE: 1} if self._is_large else {}
+        return replace(handle, data={**handle.data, **more}) if more else handle
 
     @property
     def _books(self) -> Books:

@@ -122,17 +122,24 @@ class Target:
     # --- an epoch -------------------------------------------------------------------------------------------
 
     def rehearse(
-        self, staged: Mapping[str, StagedRows], epochs: Mapping[str, int], books: Books, then: Table
+        self,
+        staged: Mapping[str, StagedRows],
+        epochs: Mapping[str, int],
+        books: Books,
+        then: Table,
+        *,
+        tries: bool,
     ) -> None:
         """See that an epoch will be taken: by the table as it is now, where rows were looked at for ``then``.
 
-        Only where the table could refuse rows that fit it, they are applied, and that is undone. Raises a typed error.
+        Only where the table could refuse rows that fit it, or with ``tries``, they are applied, and that is undone.
+        Raises a typed error.
         """
         with self.transaction(keep=False) as db:
             newest, table = books.newest(db), self._sql.describe(db, self.options.table)
         _refuse_older(newest, max(epochs.values()), books, self.options)
         found, batches = self._now(staged, table)
-        told, in_doubt = [], found.table != then or bool(found.doubts)
+        told, in_doubt = [], tries or found.table != then or bool(found.doubts)
         for batch in batches if found.key or found.indexed or found.lettered else ():
             in_doubt = in_doubt or is_doubtful(batch, found)
             told += [told_apart(batch, found)] if found.key else []

@@ -154,7 +154,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``doubts`` are what could refuse a row whose values fit; ``wrong`` says why it can be no target. ``streams`` is
     false where rows cannot be loaded into it at once, as the user may not see all of it. ``id`` tells it from one that
-    is made anew under its name; empty where nothing does.
+    is made anew under its name; empty where nothing does. Of texts and bytes with more than ``large`` in a row, the
+    server may refuse some whatever the columns take.
     """
 
     name: str
@@ -164,6 +165,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wrong: str = ""
     streams: bool = True
     id: str = ""
+    large: int = 1 << 27
 
     def dumps(self) -> str:
         """Return it as a text that travels to executors."""

@@ -147,10 +147,14 @@ class DuckDb(Dialect):
                 doubts.append(f"the index {index}")
         if re.search(r"GENERATED\s+ALWAYS", found[0][0] or "", re.IGNORECASE):
             doubts.append("a generated column")
-        if re.search(r"\bCOLLATE\b", found[0][0] or "", re.IGNORECASE):
-            doubts.append("a collation, by which keys may be alike")
+        # Compared by it, keys are one that by the bytes, as they are kept unique, are two.
+        is_alike = self.options.key and re.search(r"\bCOLLATE\b", found[0][0] or "", re.IGNORECASE)
         return Table(
-            name=".".join(name), columns=tuple(columns), keys=tuple(sorted(keys)), doubts=tuple(doubts)
+            name=".".join(name),
+            columns=tuple(columns),
+            keys=tuple(sorted(keys)),
+            doubts=tuple(doubts),
+            wrong="has a collation, by which DuckDB finds rows of other keys, too" if is_alike else "",
         )
 
     def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002

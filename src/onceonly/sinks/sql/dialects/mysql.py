@@ -63,7 +63,7 @@ _TO_ACT: Final[Mapping[frozenset[int], str]] = {
     "and with a key CREATE TEMPORARY TABLES on the database",
     _READ_ONLY: "name the server that takes writes, and not a replica of it",
     _MISSING: "make it, or correct url and table (capitals may count)",
-    frozenset({1153, 2020}): "let the server take larger packets (max_allowed_packet)",
+    frozenset({1153, 1162, 1301, 2020}): "let the server take larger packets (max_allowed_packet)",
 }
 
 

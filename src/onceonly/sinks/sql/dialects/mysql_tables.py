@@ -19,6 +19,8 @@ _NOT_ASCII = "swe7"
 """The one charset of MariaDB's and MySQL's that lacks letters of ASCII: asked of a server, all others have them."""
 _NO_END_SPACE = r"(?s)^(?:.*[^ ])?$"
 _BLANK_AT_END = " $"
+_LONGER: Final = 8
+"""What is sent of a value is not so many times as long: bytes in hexadecimal digits, JSON with escapes."""
 _PADS_NOT = re.compile("nopad|_0900_")
 """Collations by which a text is another one with a blank at its end; by all others, it is the same."""
 _REFERS = (
@@ -59,8 +61,9 @@ def described(ask: Ask, schema: str, name: str, *, deletes: bool) -> Table | Non
     doubts += [f"the check {text}" for text in checks if _json_of(text) is None]
     doubts += _others(ask, schema, name, deletes=deletes)
     doubts += ["partitions"] if "partitioned" in (options or "").lower() else []
+    [(packet,)] = ask("SELECT @@max_allowed_packet")
     return Table(name=f"{schema}.{name}", columns=columns, keys=tuple(sorted(keys)), doubts=tuple(doubts),
-                 wrong=_wrong(kind, engine, transactions))  # fmt: skip
+                 wrong=_wrong(kind, engine, transactions), large=int(packet) // _LONGER)  # fmt: skip
 
 
 _ASKED = (

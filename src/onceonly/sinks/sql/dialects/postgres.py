@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onceonly.sinks.sql.types import Match
 
 _TEXT: Mapping[str, Any] = {"takes": ("text",), "no_nul": True}
-# By the server's name of a type.
+# By the server's name of a type; one of somebody's own with such a name is another.
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "int2": {"takes": ("int",), **bits(16)},
     "int4": {"takes": ("int",), **bits(32)},
@@ -57,7 +57,9 @@ _NEW_NUMBERS = {
 _DESCRIBED = """
 SELECT c.oid::text, c.relkind::text, c.relpersistence::text, row_security_active(c.oid),
   (SELECT coalesce(json_agg(json_build_array(
-     a.attname, format_type(a.atttypid, a.atttypmod), b.typname, a.attnotnull,
+     a.attname, format_type(a.atttypid, a.atttypmod),
+     CASE WHEN b.typtype = 'b' AND (b.typnamespace = 'pg_catalog'::regnamespace OR b.typname = 'citext')
+       THEN b.typname ELSE '' END, a.attnotnull,
      coalesce(nullif(a.atttypmod, -1), t.typtypmod), t.typtype, a.atthasdef OR a.attidentity <> '',
      a.attgenerated <> '' OR a.attidentity = 'a', a.attgenerated <> '',
      coalesce((SELECT NOT l.collisdeterministic FROM pg_collation l WHERE l.oid = a.attcollation), false)
