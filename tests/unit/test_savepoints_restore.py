@@ -352,6 +352,23 @@ def test_a_damaged_savepoint_is_not_restored(place: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "to" / "metadata").exists()
 
 
+@pytest.mark.parametrize("name", ["offsets/3", "state/0/_metadata/v2/0"])
+def test_a_fork_of_a_savepoint_that_has_no_text_any_more_where_it_had_is_refused(
+    query: QueryCoordinator, tmp_path: Path, name: str
+) -> None:
+    schemas = query.path / "state/0/_metadata/v2/0"
+    schemas.parent.mkdir(parents=True)
+    schemas.write_text("v2", encoding="utf-8")
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    (path,) = (tmp_path / "place").glob(f"chk-3-*/files/{name}")
+    path.unlink()
+    path.write_bytes(b"\xff")
+    status, _, said = fork(tmp_path / "place", tmp_path / "to")
+    assert status == 2
+    assert f"is damaged: {name} has 1 bytes" in said
+    assert not (tmp_path / "to" / "metadata").exists()
+
+
 def test_addresses_of_schemas_lead_into_the_new_place(query: QueryCoordinator, tmp_path: Path) -> None:
     schemas = query.path / "state/0/_metadata/v2/0"
     schemas.parent.mkdir(parents=True)

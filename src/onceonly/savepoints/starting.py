@@ -185,19 +185,19 @@ def _copy(
         for name in names
         if _SCHEMAS.fullmatch(name) or (fork and name.startswith("offsets/"))
     }
-    wrong = [differs(listed[name], data) for name, data in changed.items()]
-    own = {
-        name: _moved(data or b"", to) if _SCHEMAS.fullmatch(name) else _forked(data or b"", fork)
-        for name, data in changed.items()
-    }
-    copied, gone = copier.copy_all(names, own=own, told=told)
-    wrong += [f"{name} is missing" for name in gone]
-    wrong += [
-        f"{each.name} has other bytes than it had"
-        for each in copied
-        if each.name not in own and each != listed[each.name]
-    ]
-    wrong = [each for each in wrong if each]
+    wrong = [found for name, data in changed.items() if (found := differs(listed[name], data))]
+    if not wrong:  # else there may be no text in it
+        own = {
+            name: _moved(data or b"", to) if _SCHEMAS.fullmatch(name) else _forked(data or b"", fork)
+            for name, data in changed.items()
+        }
+        copied, gone = copier.copy_all(names, own=own, told=told)
+        wrong = [f"{name} is missing" for name in gone]
+        wrong += [
+            f"{each.name} has other bytes than it had"
+            for each in copied
+            if each.name not in own and each != listed[each.name]
+        ]
     if wrong:
         raise LogError(
             f"the savepoint {savepoint.name} is damaged: {'; '.join(wrong[:5])}",
