@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -259,6 +261,24 @@ def test_a_stream_is_not_another_one_because_it_gives_nothing() -> None:
         planner_of(Slow(*map(message, range(4)), silent=0)).require_kept(Position.behind(message(8)))
     with pytest.raises(SourceChangedError, match="was deleted and made anew"):
         planner_of(Slow(silent=0)).require_kept(Position.behind(message(8)))
+
+
+def test_a_stream_that_was_made_anew_is_another_one_also_while_it_is_written_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever read on until its publishers pause would read for days, and say nothing."""
+    offsets = itertools.count()
+
+    class Busy(Given):
+        def next(self, _wait_s: float) -> Message | None:
+            return message(next(offsets))
+
+    stream, given = Slow(silent=0), iter((Given([]), Busy([])))
+    monkeypatch.setattr(stream, "consumer", lambda *_, **__: next(given))
+    monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+    with pytest.raises(SourceChangedError, match="was deleted and made anew"):
+        planner_of(stream).require_kept(Position.behind(message(2_000)))
+    assert next(offsets) < 100
 
 
 def test_the_format_reads_streams_alone() -> None:

@@ -191,15 +191,19 @@ class Planner:
         return found
 
     def _ends_before(self, offset: int) -> bool:
-        """Say whether the newest message lies before an offset. Raises one of the server's errors, too."""
+        """Say whether the newest message lies before an offset. Raises one of the server's errors, too.
+
+        What was read once is in the newest chunk or older: it comes soon, however much is published meanwhile.
+        """
         consumer = self._stream.consumer(LAST, _CHUNK)
         newest, found = None, consumer.next(_ANSWER_S)
-        while found is not None and found.offset < offset:
+        deadline = time.monotonic() + max(_ANSWER_S, self._options.timeout_s)
+        while found is not None and found.offset < offset and time.monotonic() < deadline:
             newest, found = found, consumer.next(_ANSWER_S)
         consumer.close()
         if newest is None and found is None:
             self._require_empty()
-        return found is None
+        return found is None or found.offset < offset
 
     def _require_empty(self) -> None:
         if not self._stream.is_empty():
