@@ -12,7 +12,9 @@ import pytest
 
 import onceonly
 from onceonly.errors import SetupError
+from onceonly.settings import registry
 from onceonly.settings.query import START
+from onceonly.sinks.kafka import KafkaSink
 from onceonly.spark import asked, collection, connect, register, versions
 from onceonly.spark.epoch import Epoch
 from onceonly.stores.address import parse
@@ -58,6 +60,16 @@ def test_what_is_registered_already_is_not_given_to_spark_again(session: Any) ->
     assert [each.name() for each in session.formats] == [*names, *names]
     kafka = next(each for each in reversed(session.formats) if each.name() == "onceonly.kafka")
     assert kafka.hadoop.access(parse("s3a://bucket/chk")).keys == ("another", "sk", "")
+
+
+def test_a_sink_of_the_users_gives_way_to_none_of_ours(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    """Its name may be like that of a source's module."""
+    monkeypatch.setattr(registry, "_given", {})
+    own = type("Own", (KafkaSink,), {"name": "rabbitmq_stream"})
+    onceonly.register(session, own)
+    assert {"onceonly.rabbitmq_stream", "onceonly.rabbitmq.stream"} <= {
+        each.name() for each in session.formats
+    }
 
 
 def test_two_sessions_of_one_server_are_two_applications(session: Any) -> None:  # noqa: ANN401

@@ -106,7 +106,7 @@ def _sources(hadoop: Hadoop, written: Mapping[str, type[SinkFormat]]) -> dict[st
     from onceonly.spark.rabbitmq_stream_source import RabbitStreamFormat
 
     feeds = {feed: make_feed_format(feed, hadoop, written.get(feed)) for feed in FEEDS}
-    return {"collection": CollectionFormat, "rabbitmq_stream": RabbitStreamFormat, **feeds}
+    return {"collection": CollectionFormat, "rabbitmq.stream": RabbitStreamFormat, **feeds}
 
 
 def _require_same_python(spark: SparkSession) -> None:
