@@ -55,8 +55,10 @@ def listen(*, port: int, prefix: str) -> Served:
         ) from error
     listener.listen(_BACKLOG)
     found = listener.getsockname()[1]
+    # A browser does not name the port that everybody knows, and some proxies do.
+    proxied = {host, f"{host}:{_PORTS[scheme]}"} if host else set()
     door = Door(
-        hosts=frozenset({f"{HOST}:{found}", f"localhost:{found}", *([host] if host else [])}),
+        hosts=frozenset({f"{HOST}:{found}", f"localhost:{found}", *proxied}),
         token=secrets.token_urlsafe(32),
         port=found,
         prefix=path,
@@ -84,7 +86,6 @@ def _proxy(prefix: str) -> tuple[str, str, str]:
     if not is_clean or not (is_path or is_address):
         raise refused
     host = parts.netloc.lower()
-    # A browser does not name the port that everybody knows.
     return parts.scheme, host.rpartition(":")[0] if port == _PORTS.get(parts.scheme, 0) else host, path
 
 
