@@ -85,8 +85,8 @@ class Ranges:
     def fix(self, number: int, group: int, found: Range) -> Range:
         """Put what a task has read, unless another attempt has; return what stands. Raises a typed error.
 
-        A fork keeps its ranges beside those of its original: what both have planned alike, both read alike, and what
-        only one has planned so has a name of its own.
+        A query that was restored has those of its former life beside its own, and so have forks and originals of
+        before forks had ranges of their own: what was planned alike is read alike, and the rest has names of its own.
         """
         standing = self._fix(self._name(number, group), found)
         if standing.start == found.start:
