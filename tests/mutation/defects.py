@@ -3387,8 +3387,8 @@ DEFECTS: Final = (
         group=LOG,
         what="A savepoint is restored with other bytes than it was made of",
         file="savepoints/starting.py",
-        before="        if each.name not in own and each != listed[each.name]\n",
-        after="        if False\n",
+        before="            if each.name not in own and each != listed[each.name]\n",
+        after="            if False\n",
         tests=(RESTORE + "test_a_damaged_savepoint_is_not_restored",),
     ),
     Defect(
