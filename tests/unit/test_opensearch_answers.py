@@ -116,8 +116,9 @@ def test_a_cluster_that_stays_busy_is_told_of_and_restartable(sink: OpenSearchSi
 
 def test_a_document_longer_than_a_request_may_be_is_refused_before_the_vote(sink: OpenSearchSink) -> None:
     told = {"persistent": {}, "defaults": {"http": {"max_content_length": "10kb"}}}
-    Cluster.answers += [(200, told), (403, {"error": {"type": "security_exception", "reason": "no"}})]
-    assert [sink._target.content_max() for _ in range(2)] == [10 << 10, 100 << 20]
+    refusal = {"error": {"type": "security_exception", "reason": "no"}, "status": 403}
+    Cluster.answers += [(200, told), (403, refusal), (401, {"Message": "http: no"})]
+    assert [sink._target.content_max() for _ in range(3)] == [10 << 10, 100 << 20, 100 << 20]
     sink._content_max = 10 << 10
     batch = pa.RecordBatch.from_pydict({"key": ["a", "b"], "text": ["x" * 8000, "x" * 9000]})
     [refused] = sink.unfit(KeyedRows(keys=["a", "b"], deleted=[False] * 2, rows=batch))

@@ -126,9 +126,10 @@ class Target:
         path = f"/_cluster/settings?include_defaults=true&filter_path=**.{_CONTENT_MAX}"
         _, answer = self.ask("GET", path, fine=range(_BAD, 600))
         for told in answer.values() if isinstance(answer, dict) else ():
-            found = _SIZE.fullmatch(str(told["http"]["max_content_length"])) if "http" in told else None
-            if found is not None:
-                return int(float(found[1]) * _UNITS[found[2]])
+            if isinstance(told, dict) and "http" in told:  # a refusal has a number and texts, too
+                found = _SIZE.fullmatch(str(told["http"]["max_content_length"]))
+                if found is not None:
+                    return int(float(found[1]) * _UNITS[found[2]])
         return 100 * _UNITS["mb"]
 
     def documents(self, index: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
