@@ -197,12 +197,20 @@ def test_what_a_constraint_refuses_is_found_before_the_decision(bench: Bench, ta
 
 
 def test_keys_that_a_collation_takes_for_one_and_a_unique_index_for_two_lose_no_row(bench: Bench) -> None:
-    bench.run("CREATE TABLE t (name VARCHAR COLLATE NOCASE PRIMARY KEY, n BIGINT)")
+    bench.run('CREATE TABLE t (n BIGINT, "name" VARCHAR COLLATE NOCASE PRIMARY KEY)')
     some = rows(name=["a", "A"], n=[1, 2])
-    with pytest.raises(ConfigurationError, match="finds rows of other keys"):
-        bench.epoch(some, key="name", sequence="n")
+    for key in ("name", "NAME"):
+        with pytest.raises(ConfigurationError, match="finds rows of other keys"):
+            bench.epoch(some, key=key, sequence="n")
     bench.epoch(some)  # that adds rows alone
     assert bench.run("SELECT name FROM t ORDER BY n") == [("a",), ("A",)]
+
+
+def test_a_collation_of_another_column_than_the_key_is_none_of_the_keys(bench: Bench) -> None:
+    bench.run('CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR COLLATE NOCASE, "collate" VARCHAR)')
+    for name in ("a", "A"):
+        bench.epoch(rows(id=[1], name=[name], collate=["x"]), key="id")
+    assert bench.run("SELECT name FROM t") == [("A",)]
 
 
 @pytest.mark.parametrize(

@@ -147,14 +147,15 @@ class DuckDb(Dialect):
                 doubts.append(f"the index {index}")
         if re.search(r"GENERATED\s+ALWAYS", found[0][0] or "", re.IGNORECASE):
             doubts.append("a generated column")
-        # Compared by it, keys are one that by the bytes, as they are kept unique, are two.
-        is_alike = self.options.key and re.search(r"\bCOLLATE\b", found[0][0] or "", re.IGNORECASE)
+        # Compared by it, keys are one that by the bytes, as they are kept unique, are two. Other columns may have one.
+        own = "|".join(re.escape(form) for key in self.options.key for form in (key, self.quote(key)))
+        is_alike = own and re.search(rf"[(,]\s*({own})\s+VARCHAR\s+COLLATE\b", found[0][0] or "", re.IGNORECASE)
         return Table(
             name=".".join(name),
             columns=tuple(columns),
             keys=tuple(sorted(keys)),
             doubts=tuple(doubts),
-            wrong="has a collation, by which DuckDB finds rows of other keys, too" if is_alike else "",
+            wrong="has a collation for its key, by which DuckDB finds rows of other keys, too" if is_alike else "",
         )
 
     def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002
