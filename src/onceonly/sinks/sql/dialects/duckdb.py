@@ -149,13 +149,14 @@ class DuckDb(Dialect):
             doubts.append("a generated column")
         # Compared by it, keys are one that by the bytes, as they are kept unique, are two. Other columns may have one.
         own = "|".join(re.escape(form) for key in self.options.key for form in (key, self.quote(key)))
-        is_alike = own and re.search(rf"[(,]\s*({own})\s+VARCHAR\s+COLLATE\b", found[0][0] or "", re.IGNORECASE)
+        alike = rf"[(,]\s*({own})\s+VARCHAR\s+COLLATE\b"
+        is_alike = own and re.search(alike, found[0][0] or "", re.IGNORECASE)
         return Table(
             name=".".join(name),
             columns=tuple(columns),
             keys=tuple(sorted(keys)),
             doubts=tuple(doubts),
-            wrong="has a collation for its key, by which DuckDB finds rows of other keys, too" if is_alike else "",
+            wrong="has a collation in its key, by which DuckDB finds other keys, too" if is_alike else "",
         )
 
     def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002
