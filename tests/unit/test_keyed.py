@@ -30,7 +30,7 @@ from onceonly.errors import (
 from onceonly.families import behind
 from onceonly.families.keyed import KeyedRows, Origin
 from onceonly.families.keyed.options import Columns
-from onceonly.families.keyed.rows import key_texts
+from onceonly.families.keyed.rows import key_texts, larger
 from onceonly.families.keyed.versions import version_of
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
 from onceonly.ports import QueryContext, Refused, WriteContext
@@ -528,3 +528,26 @@ def test_at_least_once_rows_go_out_at_once_and_nothing_is_staged(bench: Bench) -
     assert bench.seen() == {"a": "2"}
     assert sink.pre_commit(attempt) is None
     assert list(Path(bench.options["staging"]).rglob("*")) == []
+
+
+def test_large_rows_are_found_without_a_look_at_each_row() -> None:
+    looks: list[int] = []
+
+    class Rows:
+        def __init__(self, sizes: list[int]) -> None:
+            self.num_rows, self._sizes = len(sizes), sizes
+
+        @property
+        def nbytes(self) -> int:
+            looks.append(self.num_rows)
+            return sum(self._sizes)
+
+        def slice(self, first: int, count: int | None = None) -> Rows:
+            return Rows(self._sizes[first:] if count is None else self._sizes[first : first + count])
+
+    small: Any = Rows([10] * 10_000)
+    assert list(larger(small, 60_000)) == []
+    assert len(looks) < 10
+    batch = pa.RecordBatch.from_pydict({"text": ["x" * size for size in (1, 5000, 1, 1, 1, 7000, 1)]})
+    assert [row for row, size in larger(batch, 4000) if size > 4000] == [1, 5]
+    assert list(larger(batch.slice(0, 0), -1)) == []

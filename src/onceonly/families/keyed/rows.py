@@ -86,6 +86,21 @@ class KeyedRows:
         return pa.RecordBatch.from_arrays([*own.values(), *self.rows.columns], schema=schema)
 
 
+def larger(rows: pa.RecordBatch, most: int, first: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield the rows with more than ``most`` bytes in Arrow, by their places from ``first`` on, and how many these are.
+
+    By halves: to ask each row alone takes longer than to write it.
+    """
+    if rows.nbytes <= most or not rows.num_rows:
+        return
+    if rows.num_rows == 1:
+        yield first, rows.nbytes
+        return
+    middle = rows.num_rows // 2
+    yield from larger(rows.slice(0, middle), most, first)
+    yield from larger(rows.slice(middle), most, first + middle)
+
+
 @dataclass(frozen=True, slots=True)
 class Newer:
     """A key that has a greater version than the one given."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.families import columns
 from onceonly.families.keyed import BookedSink, Newer
+from onceonly.families.keyed.rows import larger
 from onceonly.model import Guarantee
 from onceonly.ports import Refused
 from onceonly.sinks.cassandra import types
@@ -174,13 +175,9 @@ class CassandraSink(BookedSink):
 
     def _too_long(self, rows: KeyedRows) -> Iterator[Refused]:
         yield from rows.too_long(types.KEY_BYTES_MAX, "a key")
-        if rows.rows.nbytes <= self._row_max:
-            return
-        for row in range(len(rows.keys)):
-            size = rows.rows.slice(row, 1).nbytes
-            if size > self._row_max:
-                why = f"its {size} bytes are more than the {self._row_max} that a write may have"
-                yield Refused(row=row, code="TOO_LARGE", why=why)
+        for row, size in larger(rows.rows, self._row_max):
+            why = f"its {size} bytes are more than the {self._row_max} that a write may have"
+            yield Refused(row=row, code="TOO_LARGE", why=why)
 
     def examine(self, rows: KeyedRows, version: int) -> Newer | None:
         times = self._times(rows)

@@ -11,6 +11,7 @@ import msgspec
 
 from onceonly.errors import ConfigurationError
 from onceonly.families.keyed import BookedSink, Newer
+from onceonly.families.keyed.rows import larger
 from onceonly.ports import Refused
 from onceonly.sinks.opensearch import types
 from onceonly.sinks.opensearch.books import Books
@@ -98,12 +99,9 @@ class OpenSearchSink(BookedSink):
         """Yield the rows whose documents are more than a request may have."""
         most = self._content_max - _BESIDE
         names = sum(len(name.encode()) for name in rows.schema.names)
-        if (rows.nbytes + names) * _GROWTH <= most:
-            return
-        for row in range(rows.num_rows):
-            one = rows.slice(row, 1)
-            size = (one.nbytes + names) * _GROWTH
-            if size > most and (size := len(msgspec.json.encode(one.to_pylist()[0]))) > most:
+        for row, _ in larger(rows, most // _GROWTH - names):
+            size = len(msgspec.json.encode(rows.slice(row, 1).to_pylist()[0]))
+            if size > most:
                 why = f"its document has {size} bytes, and a request at most {most} (http.max_content_length)"
                 yield Refused(row=row, code="TOO_LARGE", why=why)
 
