@@ -25,7 +25,7 @@ log = logging.getLogger("onceonly")
 
 WINDOW = 128
 """How many requests of one call are on their way at a time."""
-_PROTOCOL = 4  # the first that tells a null from what is not set; Cassandra 2.2 and newer
+_PROTOCOL = 4  # the first that tells a null from what is not set; of Cassandra 3.0 and newer, which know ids of tables
 _CONNECT_S = 10.0
 # By their names in Cassandra 4.1 and before, and by which a mutation is less.
 _MUTATION = {
