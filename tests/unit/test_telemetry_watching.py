@@ -191,6 +191,33 @@ def test_of_five_stores_that_hang_the_answer_waits_as_long_as_of_one(
     assert took < 8
 
 
+def test_beside_a_store_that_hangs_another_one_is_looked_at_once_and_told_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("hangs", "orders"):
+        query = QueryCoordinator(tmp_path / name)
+        query.complete(0)
+        watching.ask(settings(query.path, port=0))
+        watching.began(str(query.path), name, name)
+    monkeypatch.setattr(watching, "_LOOK_S", 2.0)
+    hangs, look, looked = importlib.import_module("threading").Event(), Follower.look, list[str]()
+
+    def slow(follower: Follower) -> None:
+        looked.append(follower._location)
+        if follower._location.endswith("hangs"):
+            hangs.wait(60)
+        look(follower)
+
+    monkeypatch.setattr(Follower, "look", slow)
+    try:
+        text = scrape()
+    finally:
+        hangs.set()
+    assert value(text, "onceonly_log_readable", query="hangs") == 0
+    assert value(text, "onceonly_log_readable", query="orders") == 1
+    assert len(looked) == 2
+
+
 def test_a_port_of_another_and_another_port_are_refused_by_name(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -101,20 +101,19 @@ class Watched:
             }
             is_counted = bool(self._seen[2])
         if self.asked.traces or not is_counted:
-            self._look()
+            self.look()
 
     def end(self) -> None:
         """Take note that the run is over."""
         with self._lock:
             self.is_running = False
         for _ in range(2 if self.asked.is_asked else 0):  # one that had begun may have missed the last epoch
-            wait([self._look()], timeout=_LOOK_S)
+            wait([self.look()], timeout=_LOOK_S)
         if self.asked.traces:
             tracer().flush()
 
-    def observe(self, deadline: float) -> Observed:
-        """Look at the log, and say what is known; by the deadline of the monotonic clock, whatever the store does."""
-        looking = self._look()
+    def observe(self, looking: Future[None], deadline: float) -> Observed:
+        """Say what is known once a look at the log is over, or by the deadline of the monotonic clock."""
         try:
             looking.result(max(0.0, deadline - time.monotonic()))
             is_readable = True
@@ -140,7 +139,7 @@ class Watched:
                 savepoint_every_s=self.savepoints.every_s if self.savepoints else None,
             )
 
-    def _look(self) -> Future[None]:
+    def look(self) -> Future[None]:
         """Begin a look at the log, unless there is one that has not come back."""
         with self._lock:
             if self._looking is None or self._looking.done():
@@ -274,10 +273,9 @@ class _Watching:
         with self._lock:
             found = [each for each in self._queries.values() if each.name and wanted(each.asked)]
         # All look at once: of many stores that hang, the answer waits as long as of one.
-        for each in found:
-            each._look()  # noqa: SLF001  of this very module
+        looks = [each.look() for each in found]
         deadline = time.monotonic() + _LOOK_S
-        return [each.observe(deadline) for each in found]
+        return [each.observe(look, deadline) for each, look in zip(found, looks, strict=True)]
 
 
 _watching = _Watching()
