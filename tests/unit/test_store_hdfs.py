@@ -302,6 +302,10 @@ def test_the_name_nodes_are_where_hadoops_settings_say(
 def test_a_name_service_without_addresses_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"'ha'.*no HTTP address") as caught:
         servers(parse("hdfs://ha/chk"), Hadoop({"dfs.ha.namenodes.ha": "a,b"}))
+    # Nor is the default cluster's that of another one, of whose name nodes the names alone are known.
+    given = {"dfs.ha.namenodes.ha": "a,b", "fs.defaultFS": "hdfs://nn:8020"}
+    with pytest.raises(ConfigurationError, match="no HTTP address of a name node is known"):
+        servers(parse("hdfs://ha/chk"), Hadoop({**given, "dfs.namenode.http-address": "nn:50070"}))
     assert "dfs.namenode.http-address.ha" in caught.value.next_step
 
 

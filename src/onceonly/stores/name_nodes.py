@@ -40,11 +40,11 @@ def servers(address: Address, hadoop: Hadoop) -> tuple[Server, ...]:
     nodes = [each.strip() for each in hadoop.get(f"dfs.ha.namenodes.{service}").split(",") if each.strip()]
     host = _PORT.sub("", service)
     told = [each for node in nodes if (each := hadoop.get(f"{option}.{service}.{node}"))]
-    told = told or [each for each in [hadoop.get(f"{option}.{service}", option)] if each]
+    told = told or [each for each in [hadoop.get(f"{option}.{service}")] if each]
     # An address that names no service is that of the job's default cluster: of another, it tells the port at most.
-    foreign = (
-        not nodes and not hadoop.get(f"{option}.{service}") and host.lower() != _default(hadoop, host.lower())
-    )
+    foreign = not told and host.lower() != _default(hadoop, host.lower())
+    if not told and not (foreign and nodes):
+        told = [each for each in [hadoop.get(option)] if each]
     if not told and not nodes:
         told = [host] if host else []
     found = [_server(each, tls) for each in told]
