@@ -172,6 +172,39 @@ def test_without_any_keys_it_is_said_what_to_give(monkeypatch: pytest.MonkeyPatc
         opened_at("http://127.0.0.1:9", **{"access.key": "", "secret.key": ""}).begin("out/f", "t")
 
 
+@pytest.mark.parametrize(
+    ("profile", "config"),
+    [
+        ("nobody", "[default]\nregion = x\n"),
+        ("own", "[profile own]\ncredential_process = /none/of/these\n"),
+        ("own", "[profile own\n"),
+        ("own", "[profile own]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = gone\n"),
+    ],
+)
+def test_a_profile_that_cannot_be_used_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, profile: str, config: str
+) -> None:
+    (tmp_path / "config").write_text(config)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", profile)
+    with pytest.raises(ConfigurationError, match="cannot be reached as the job's settings say") as told:
+        client_of(Hadoop())
+    assert "AWS_PROFILE" in told.value.next_step
+
+
+def test_the_token_of_a_web_identity_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/r")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    address, nothing = parse(f"s3a://{BUCKET}"), Hadoop()
+    uploads_of = S3Uploads(client_of(nothing), address, nothing.access(address))
+    with pytest.raises(ConfigurationError, match="the token of the workload identity cannot be read") as told:
+        uploads_of.begin("f", "t")
+    assert "AWS_WEB_IDENTITY_TOKEN_FILE" in told.value.next_step
+
+
 def test_a_client_is_made_once_for_a_bucket_and_anew_for_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     address = parse(f"s3a://{BUCKET}/out")
     monkeypatch.setattr(opened, "_uploads", {})

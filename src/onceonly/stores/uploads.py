@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import base64
 import enum
+import os
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from onceonly.errors import required
+from onceonly.errors import ConfigurationError, required
 from onceonly.stores import answers
 from onceonly.stores.profiles import endpoint_of_machine, is_role_unknown
 
@@ -150,7 +151,7 @@ class S3Uploads:
                 raise _TakenError from None
             text = f"status code: {status} <Code>{code}</Code> {told.get('Message', '')}"
             raise self._refusal(Boto3Error(text), key, verb, denied=status == _DENIED) from None
-        except BotoCoreError as error:
+        except (BotoCoreError, OSError) as error:  # also of files in which the machine keeps a login
             raise self._refusal(_of_machine(error), key, verb, denied=False) from None
 
     def _refusal(self, error: Exception, key: str, verb: str, *, denied: bool) -> OnceonlyError:
@@ -169,12 +170,32 @@ class Boto3Error(Exception):
 def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  a client of boto3, which has no types
     """Make a client of ``boto3`` that reaches a bucket as ``obstore`` does. Not from two threads at once.
 
-    Raises ``SetupError`` where the package is missing.
+    Raises ``SetupError`` where the package is missing, ``ConfigurationError`` where what the job or the environment
+    says cannot be used, ``UnavailableError`` where the machine's credentials cannot be got now.
     """
     with required("files on S3 need the package boto3", extra="files,s3"):
         import boto3
-        from botocore import UNSIGNED
-        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    try:
+        return _made(boto3, address, access)
+    except (BotoCoreError, OSError, ValueError) as error:
+        why = _of_machine(error)
+        if why is not error:
+            raise answers.refusal(
+                why, kind=address.kind, where=address.text, verb="reached", denied=False
+            ) from None
+        raise ConfigurationError(
+            f"{address.text} cannot be reached as the job's settings say: {type(error).__name__}: {error}",
+            next_step="correct fs.s3a.endpoint, or what the environment has as AWS_…: AWS_PROFILE, and what this "
+            "profile says",
+        ) from None
+
+
+def _made(boto3: Any, address: Address, access: Access) -> Any:  # noqa: ANN401  as above
+    from botocore import UNSIGNED
+    from botocore.config import Config
+    from botocore.exceptions import NoCredentialsError
+
     config = access.config
     by_path = not config.get("virtual_hosted_style_request", False)
     endpoint = str(config.get("endpoint") or "")
@@ -190,8 +211,8 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  a cli
     session = boto3.session.Session(
         aws_access_key_id=keys[0], aws_secret_access_key=keys[1], aws_session_token=keys[2] or None
     )
-    if access.machine:
-        _see_credentials(session, address)
+    if access.machine and session.get_credentials() is None:
+        raise NoCredentialsError  # a client would have none for as long as its process lives
     return session.client(
         "s3",
         region_name=config.get("region") or session.region_name or "us-east-1",
@@ -209,19 +230,6 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  a cli
             **({"signature_version": UNSIGNED} if config.get("skip_signature") else {}),
         ),
     )
-
-
-def _see_credentials(session: Any, address: Address) -> None:  # noqa: ANN401  as above
-    """Raise where the machine gives none: a client would then have none for as long as its process lives."""
-    from botocore.exceptions import BotoCoreError
-
-    try:
-        if session.get_credentials() is not None:
-            return
-        why = _no_credentials()
-    except BotoCoreError as error:
-        why = _of_machine(error)
-    raise answers.refusal(why, kind=address.kind, where=address.text, verb="reached", denied=False) from None
 
 
 def _encryption(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -245,6 +253,8 @@ def _of_machine(error: Exception) -> Exception:
         status = _STATUS.search(str(error))
         said = f"Server returned non-2xx status code: {status[1]}" if status else "HTTP error"
         return Boto3Error(f"{_ASKED} - {said}")
+    if isinstance(error, OSError) and error.filename == os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE", ""):
+        return Boto3Error("Failed to read token file")
     if "Credential" in name or "Token" in name:
         return Boto3Error("Missing credentials")
     return error
