@@ -212,7 +212,7 @@ def test_an_epoch_is_not_decided_without_a_write_whose_error_was_caught_in_its_b
     assert decided.decide.call_count == 1
 
 
-def test_a_wrong_option_of_a_block_and_a_write_outside_of_it_are_not_kept_back(tmp_path: Path) -> None:
+def test_what_fails_before_a_block_or_outside_of_one_is_not_kept_back(tmp_path: Path) -> None:
     location = checkpoint(tmp_path)
 
     def wrong_option(df: Any, number: int) -> None:  # noqa: ANN401  stands for a DataFrame
@@ -221,7 +221,15 @@ def test_a_wrong_option_of_a_block_and_a_write_outside_of_it_are_not_kept_back(t
     def outside(df: Any, number: int) -> None:  # noqa: ANN401  as above
         onceonly.epoch(df, number, log=location).write(df, onceonly.sink("onceonly.console"))
 
-    for function, said in ((wrong_option, "never"), (outside, "outside its block")):
+    def unpersisted(df: Any, number: int) -> None:  # noqa: ANN401  as above
+        df.storageLevel.useMemory = df.storageLevel.useDisk = False
+        df.persist.side_effect = ConfigurationError("it cannot be persisted", next_step="")
+        with onceonly.epoch(df, number, log=location):
+            pass
+
+    for function, said in (
+        (wrong_option, "never"), (outside, "outside its block"), (unpersisted, "it cannot be persisted")
+    ):  # fmt: skip
 
         def catches(df: Any, number: int, function: Any = function) -> None:  # noqa: ANN401  as above
             with contextlib.suppress(ConfigurationError):

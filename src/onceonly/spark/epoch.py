@@ -221,9 +221,10 @@ class Epoch:
 
     def __enter__(self) -> Self:
         # A plan that is made from it now finds it in the cache later; one that the caller keeps is left alone.
-        if not (self._df.storageLevel.useMemory or self._df.storageLevel.useDisk):
-            self._df.persist()
-            self._persisted = True
+        with kept_back.noting(self._df):  # no end of the block would note it
+            if not (self._df.storageLevel.useMemory or self._df.storageLevel.useDisk):
+                self._df.persist()
+                self._persisted = True
         _open.append(self)
         unused.forget_failed()
         return self
