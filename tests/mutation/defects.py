@@ -1479,7 +1479,7 @@ DEFECTS: Final = (
         group=KAFKA,
         what="A token that has expired is given out: the broker hangs up on every client",
         file="sinks/kafka/wire/tokens.py",
-        before="        return time.time() < self.expires_s - _LEAST_S\n",
+        before="        return self._age_s < self.expires_s - self.got_s - _LEAST_S\n",
         after="        return bool(self.expires_s)\n",
         tests=(LOGIN + "test_one_that_has_expired_is_not_given_out",),
     ),
