@@ -61,20 +61,27 @@ def test_what_this_process_has_given_back_is_not_taken_for_another_while_a_store
     store: MemoryStore,
 ) -> None:
     """An operator's command that holds a checkpoint twice, one after the other, would refuse itself."""
-    slow = threading.Event()
+    slow, deleting = threading.Event(), threading.Event()
     presence = hold(CHECKPOINT, actor="onceonly transactions divert")
     until(lambda: present(CHECKPOINT) is not None)
 
     def waits(operation: str, _name: str) -> None:
         if operation == "delete":
+            deleting.set()
             slow.wait(10)
 
     store.hook = waits
+    former = heartbeat._hearts[os.getpid(), CHECKPOINT]._beating
+    assert former is not None
     presence.close()
     assert present(CHECKPOINT) is None
+    assert deleting.wait(10)
     again = hold(CHECKPOINT, actor="onceonly transactions commit")
     assert present(CHECKPOINT) is not None
     slow.set()
+    # What was on its way has not taken away the object of who has come back.
+    until(former.done)
+    until(lambda: bool(store.files))
     again.close()
     until(lambda: not store.files)
 

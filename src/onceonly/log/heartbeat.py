@@ -81,7 +81,7 @@ class Heart:
             self.is_left = False
             if not self._beats and not self._is_over:
                 self._beats = True
-                self._beating = background.begin("onceonly-alive", self._beat)
+                self._beating = background.begin("onceonly-alive", self._beat, self._beating)
 
     def give_back(self, *, at_once: bool) -> None:
         """Stop, now or after a while, unless somebody takes it again."""
@@ -98,7 +98,9 @@ class Heart:
             self._changed.set()
             return self._beating
 
-    def _beat(self) -> None:
+    def _beat(self, before: Future[None] | None) -> None:
+        if before is not None:
+            wait([before])  # it may be taking the object away yet, which has the same name
         with contextlib.suppress(OnceonlyError):
             self._clear()
         idle_s = 0.0
