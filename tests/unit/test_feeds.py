@@ -462,7 +462,7 @@ def test_a_message_without_an_id_that_comes_again_is_known_at_most_once(tmp_path
     ("name", "options", "says"),
     [
         ("socket", {"port": "1"}, "option host of onceonly.socket is missing"),
-        ("socket", {"host": "h", "port": "70000"}, "must be a port"),
+        ("socket", {"host": "h", "port": "70000"}, "from 1 to 65535"),
         ("socket", {"host": "h", "port": "1", "linger": "5"}, "must be a time such as 50 ms"),
         ("socket", {"host": "h", "port": "1", "backlogBytes": "1k"}, "leave no room for a segment"),
         ("socket", {"host": "h", "port": "1", "hots": "h"}, "knows no option hots"),

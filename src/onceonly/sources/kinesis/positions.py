@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from onceonly.durable.sealed import decoder
 from onceonly.offsets import BEHIND_MS
 from onceonly.sources.versioned import read_offset
 
@@ -74,7 +75,7 @@ def forked(offset: str, query: str) -> str:
     ``query`` is the fork's id: the same fork always has the same ranges.
     """
     try:
-        given = msgspec.json.decode(offset, type=Offset)
+        given = decoder(Offset).decode(offset)
     except msgspec.MsgspecError:
         return offset
     reader = hashlib.sha256(f"{query} {given.reader}".encode()).hexdigest()[: len(given.reader)]
