@@ -83,7 +83,8 @@ def _add_formats(spark: SparkSession, names: Sequence[str], hadoop: Hadoop) -> N
     from onceonly.spark.format import make_format
 
     given = application(spark), registry.given(), spark.conf.get(SESSION_CHECKPOINTS, None), hadoop
-    is_anew = given != _added.get(spark)
+    shipped = given, _handed_to_workers(spark)
+    is_anew = shipped != _added.get(spark)
     written = {
         name: make_format(name, registry.find(name)[1], *given)
         for name in names
@@ -95,7 +96,15 @@ def _add_formats(spark: SparkSession, names: Sequence[str], hadoop: Hadoop) -> N
         made |= _sources(hadoop, written)
     for each in made.values():
         spark.dataSource.register(each)
-    _added[spark] = given
+    _added[spark] = shipped
+
+
+def _handed_to_workers(spark: SparkSession) -> object:
+    """Return what PySpark hands to the workers of a format as it is now: variables, and files that were added."""
+    if connect.is_client(spark):
+        return None
+    context = spark.sparkContext
+    return dict(context.environment), tuple(getattr(context, "_python_includes", ()))
 
 
 def _sources(hadoop: Hadoop, written: Mapping[str, type[SinkFormat]]) -> dict[str, type[DataSource]]:
