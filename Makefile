@@ -50,12 +50,15 @@ setup: machine .venv/.installed .venv/.jars
 demo: setup
 	$(BIN)/onceonly demo
 
+# Where those tests are: to look for them among all takes half a minute.
+INTEGRATION := tests/integration tests/formal tests/unit/test_jars.py
+
 # The site is built by a test of it. One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
 # Files go to the two processes in the order of their names, those with few long tests first: none of them is left for the end.
 test: setup lint types imports
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long"
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "integration and not long"
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "acceptance and not long" --durations=25
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "integration and not long" $(INTEGRATION) --durations=15
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "acceptance and not long" tests/acceptance --durations=25
 
 # Also what repeats an acceptance test on another way, or kills each recovery too: half an hour more.
 # Needs strace, pgbouncer, Chromium and Prometheus (Debian, Ubuntu: apt install strace pgbouncer chromium-headless-shell prometheus), and /dev/fuse with root or fusermount3 (apt install fuse3); where one is

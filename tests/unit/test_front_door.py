@@ -17,6 +17,7 @@ import pytest
 from onceonly.jars.locked import _lock_list
 
 ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROOF = tomllib.loads((ROOT / "proof" / "pyproject.toml").read_text())
 LOCK = (ROOT / "requirements.lock").read_text()
@@ -137,9 +138,22 @@ def test_a_lock_file_names_no_host(file: str) -> None:
     assert "://" not in (ROOT / file).read_text()
 
 
+@pytest.mark.parametrize("kind", ["integration", "acceptance"])
+def test_make_test_looks_for_each_kind_where_all_of_it_is(kind: str) -> None:
+    mark = re.compile(rf"\bmark\.{kind}\b")
+    files = [path for path in (ROOT / "tests").rglob("test_*.py") if mark.search(path.read_text())]
+    given = re.search(rf'-m "{kind} and not long" (\S+)', MAKEFILE)
+    assert files
+    assert given
+    named = re.search(r"^INTEGRATION := (.*)$", MAKEFILE, re.MULTILINE) if "$" in given[1] else given
+    assert named
+    places = [ROOT / place for place in named[1].split()]
+    assert [file for file in files if not {file, *file.parents} & {*places}] == []
+
+
 # ------------------------------------------------------------------------------ versions of PySpark
 def test_the_page_of_versions_tells_of_each_that_is_run_and_each_has_a_connector() -> None:
-    matrix = re.search(r"^MATRIX \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    matrix = re.search(r"^MATRIX \?= (.*)$", MAKEFILE, re.MULTILINE)
     assert matrix
     page = (ROOT / "docs/reference/pyspark.md").read_text()
     told = re.findall(r"^\| (\d+\.\d+\.\d+) \|", page, re.MULTILINE)
