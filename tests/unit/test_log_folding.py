@@ -232,7 +232,7 @@ class Countdown:
             raise KilledError(operation, name)
 
 
-@pytest.mark.parametrize("newest", [98, 104, 110, 1004])
+@pytest.mark.parametrize("newest", [98, 104, 110, pytest.param(1004, marks=pytest.mark.long)])
 def test_a_fold_killed_at_any_operation_loses_nothing_and_is_resumed(newest: int) -> None:
     before: dict[str, bytes] = {}
     log = logged(before)
