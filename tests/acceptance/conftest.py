@@ -29,35 +29,40 @@ _LONG = frozenset(
         "test_batches.py::test_of_two_runs_at_once_one_wins_and_the_other_says_so[kafka]",
         "test_batches.py::test_other_rows_columns_or_targets_under_an_id_are_refused_by_name[kafka]",
         "test_checkpoint_lost.py::test_a_barrier_that_is_lost_though_spark_noted_its_epoch_comes_back",
-        "test_checkpoint_lost.py::test_a_barrier_that_is_written_over_before_it_is_planned_is_not_decided[foreach-1]",
+        "test_checkpoint_lost.py::test_a_barrier_that_is_written_over_before_it_is_planned_is_not_decided",
         (
             "test_checkpoint_lost.py::test_a_file_source_reads_the_decided_files_again_though_spark_has_planned_others"
             "[commit.before_return-format]"
         ),
+        "test_checkpoint_lost.py::test_a_window_on_rocksdb_with_changelog_goes_on_from_the_decided_range",
         "test_clock.py::test_a_wall_clock_that_jumps_by_an_hour_loses_and_doubles_nothing",
+        "test_crash_points.py::test_a_task_that_spark_tries_again_doubles_nothing",
         "test_dead_letters.py::test_a_letter_that_is_refused_stops_with_both_reasons",
         "test_dead_letters.py::test_more_refused_rows_than_the_limit_stop_the_query_and_raising_it_goes_on",
         "test_drivers.py::test_a_driver_that_stands_still_past_the_brokers_time_out_loses_and_doubles_nothing",
+        "test_drivers.py::test_a_driver_that_wakes_up_after_it_was_replaced_changes_nothing",
         "test_duels.py::test_an_operators_command_in_the_middle_of_an_epoch_ends_a_run_that_lives_after_all",
         "test_faults.py::test_a_replay_with_another_number_of_slots_doubles_nothing",
         "test_faults.py::test_a_sink_that_is_gone_while_its_handles_are_pending_stops_the_query",
+        "test_faults.py::test_rows_that_do_not_fit_into_what_was_lost_stop_the_query",
         "test_faults_kafka.py::test_a_worker_that_is_stopped_past_the_brokers_time_out_writes_nothing_late",
         (
             "test_files_queries.py::test_a_target_that_was_put_in_the_place_of_another_between_two_starts_is_found_as_it_is"
             "[foreach]"
         ),
-        "test_files_retention.py::test_readers_find_what_is_due_while_old_epochs_expire[command]",
+        "test_files_retention.py::test_readers_find_what_is_due_while_old_epochs_expire",
         "test_guards.py::test_files_that_a_replay_would_not_read_as_before_stop_the_query",
         "test_ids.py::test_a_scheduled_query_leaves_the_ids_of_its_slots_at_each_start",
+        "test_landing_zone.py::test_what_a_stranger_takes_after_a_kill_is_not_written_again",
+        "test_lives.py::test_a_task_that_outlives_its_stopped_query_writes_nothing_late",
         "test_lives.py::test_an_idle_restart_ends_what_a_loser_left_open_and_nothing_foreign",
+        "test_operators_view.py::test_a_killed_job_is_shown_with_its_state",
         "test_operators_view.py::test_where_spark_is_not_installed_it_is_all_seen",
         "test_replay_differs.py::test_a_plan_that_promises_the_same_rows_stops_before_spark_notes_others[foreach]",
         "test_savepoints_on_stores.py::test_from_one_place_on_the_store_to_another_with_the_original_gone",
-        (
-            "test_skipped_epochs.py::test_a_query_goes_on_after_its_state_was_dealt_to_other_partitions"
-            "[commit.before_return=raise@3-format]"
-        ),
+        "test_skipped_epochs.py::test_a_query_goes_on_after_its_state_was_dealt_to_other_partitions",
         "test_skipped_epochs.py::test_epochs_that_another_sink_wrote_meanwhile_are_named_and_taken_over[foreach]",
+        "test_skipped_epochs.py::test_epochs_whose_errors_a_function_kept_back_are_not_lost_in_silence",
         "test_sql_queries.py::test_a_driver_killed_in_its_commit_to_sqlite_loses_and_doubles_nothing",
         "test_stages.py::test_a_speculative_twin_doubles_nothing",
         "test_stop.py::test_a_query_ends_after_its_epoch_busy_or_idle_and_goes_on_when_started[function-idle]",
