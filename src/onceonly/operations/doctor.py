@@ -100,7 +100,7 @@ def examine(location: str, given: Given, *, only: Collection[str] = (), within_s
 def _probes(
     checkpoint: Checkpoint, given: Given, within_s: float
 ) -> Iterator[tuple[str, str, Callable[[], None]]]:
-    yield "checkpoint", "at home", lambda: _at_home(checkpoint)
+    yield "checkpoint", "at home", checkpoint.require_home
     yield "log", "whole", lambda: _whole(checkpoint)
     yield "log", "actions", lambda: _actions(checkpoint)
     yield "spark", "offsets", lambda: _offsets(checkpoint)
@@ -115,11 +115,6 @@ def _probes(
 
 
 # --- probes -------------------------------------------------------------------------------------------------
-
-
-def _at_home(checkpoint: Checkpoint) -> None:
-    if (moved := checkpoint.moved) is not None:
-        raise moved
 
 
 def _whole(checkpoint: Checkpoint) -> None:

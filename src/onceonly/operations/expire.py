@@ -77,8 +77,7 @@ def carry_out(place: Place, found: expiry.Due) -> expiry.Due:
 
 
 def _of(checkpoint: Checkpoint) -> list[Place]:
-    if (moved := checkpoint.moved) is not None:
-        raise moved
+    checkpoint.require_home()
     noted = links(checkpoint)
     before = _unsettled(checkpoint)
     several = []

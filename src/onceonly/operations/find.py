@@ -74,9 +74,18 @@ class Checkpoint:
 
     @property
     def moved(self) -> CheckpointMovedError | None:
-        """The error that a run would stop with here, because the checkpoint is at home elsewhere.
+        """The error that a run would stop with here, because the checkpoint is at home elsewhere; else as below."""
+        try:
+            self.require_home()
+        except CheckpointMovedError as error:
+            return error
+        return None
 
-        Raises ``LogError`` where the log that was opened is gone, or another one has taken its place.
+    def require_home(self) -> None:
+        """See that the log that was opened is there, and at home. Asks the store each time.
+
+        Raises ``CheckpointMovedError``, as a run would here; ``LogError`` where the log is gone, or another one has
+        taken its place.
         """
         found = identity.read(self.store)
         if found is None or found.log != self.log.token:
@@ -86,11 +95,7 @@ class Checkpoint:
                 "place: what was seen of it before says nothing of now",
                 next_step="ask who removed the checkpoint; to see what is there now, run the command again",
             )
-        try:
-            identity.compare(found, self.store, query=self.query, address=self.address)
-        except CheckpointMovedError as error:
-            return error
-        return None
+        identity.compare(found, self.store, query=self.query, address=self.address)
 
     @property
     def sources(self) -> Known | None:

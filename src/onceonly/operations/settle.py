@@ -127,8 +127,7 @@ def refuse_if_alive(checkpoint: Checkpoint, *, force: bool) -> None:
 
 def refuse_if_unfit(checkpoint: Checkpoint) -> None:
     """Raise where there is nothing that could be ended, or it is not safe here."""
-    if (moved := checkpoint.moved) is not None:
-        raise moved
+    checkpoint.require_home()
     if not checkpoint.log.epochs():
         raise LogError(
             f"the decision log of {checkpoint.path} has no link yet: no transaction was ever begun under it",
