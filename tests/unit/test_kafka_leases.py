@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from onceonly.durable import machine
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka.producers import leases
 from onceonly.sinks.kafka.producers.leases import Leases
@@ -106,7 +107,7 @@ def test_after_a_restart_of_the_machine_no_file_is_believed(
     before = Leases("p.", tmp_path).claim(0)
     boot = tmp_path / "boot"
     boot.write_text("another", encoding="ascii")
-    monkeypatch.setattr(leases, "_BOOT", boot)
+    monkeypatch.setattr(machine, "_BOOT", boot)
     assert Leases("p.", tmp_path).claim(1).transactional_id != before.transactional_id
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onceonly import events
+from onceonly.durable.machine import boot
 from onceonly.durable.sealed import UNREADABLE, decoder
 from onceonly.errors import ConfigurationError
 from onceonly.log.heartbeat import lives
@@ -38,9 +39,9 @@ _NEXT: Final = "wait until it has ended, and look what came of it"
 
 def _room() -> str:
     """Return what process ids of this process' neighbours count in: a boot, and a namespace; empty if nobody tells."""
+    life = boot()
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+        return life and f"{life} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""
 

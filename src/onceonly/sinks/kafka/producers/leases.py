@@ -27,6 +27,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onceonly.durable.machine import boot
 from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ REST_EPOCHS = 100
 _NEVER = -1
 _OLD_S = 7 * 86_400.0
 _TOUCH_S = 3600.0
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 # What a file tells: the epoch of the last use, then what is random in the id.
 _EPOCH_BYTES = 20
 _TOKEN_BYTES = 12
@@ -98,7 +98,7 @@ class Leases:
         self._root = (
             root or Path(tempfile.gettempdir()) / f"onceonly-{os.getuid() if hasattr(os, 'getuid') else ''}"
         )
-        self._folder: Path | None = self._root / hashlib.sha256((prefix + _boot()).encode()).hexdigest()[:32]
+        self._folder: Path | None = self._root / hashlib.sha256((prefix + boot()).encode()).hexdigest()[:32]
         self._touched = time.monotonic()
         try:
             _make(self._root, self._folder)
@@ -249,11 +249,3 @@ def _is_held(folder: Path) -> bool:
         finally:
             os.close(file)
     return False
-
-
-def _boot() -> str:
-    """Return what tells one life of this machine from another, empty where the system does not say."""
-    try:
-        return _BOOT.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
