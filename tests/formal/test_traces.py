@@ -19,9 +19,10 @@ from onceonly.model import LinkKind, Passed
 from onceonly_proof import traces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from onceonly.model import Plan, Vote
+    from onceonly.ports import QueryContext
 
 pytestmark = pytest.mark.integration
 
@@ -108,6 +109,28 @@ def test_a_run_that_crashes_everywhere_is_a_behaviour_of_the_model(recorded: Rec
     assert verdict.events > 400
     kinds = Counter(line["kind"] for line in recorded.lines())
     assert {"link.taken", "swept", "handle.resolved", "handle.aborted", "epoch.aborted"} <= kinds.keys()
+
+
+def test_a_driver_that_looks_at_its_sinks_while_another_claims_the_epoch_has_begun_before(
+    recorded: Recorded,
+) -> None:
+    job = recorded.job
+    slow = job.coordinator()
+    sink, check = job.sinks["a"], job.sinks["a"].check
+
+    def overtaken(context: QueryContext) -> Mapping[str, str | int]:
+        sink.check = check  # type: ignore[method-assign]  # for this one time
+        job.coordinator().plan(0, barrier=("0",), run="quick")
+        return check(context)
+
+    sink.check = overtaken  # type: ignore[method-assign]  # as above
+    with pytest.raises(errors.UnavailableError, match="put a link of this epoch first"):
+        slow.plan(0, barrier=("0",), run="slow")
+    assert [line["kind"] for line in recorded.lines()][-1] == "link.taken"
+
+    (verdict,) = traces.validate(recorded.folder)
+
+    assert verdict.accepted, verdict
 
 
 def test_a_run_goes_on_past_epochs_that_were_skipped(recorded: Recorded) -> None:

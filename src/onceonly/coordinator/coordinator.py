@@ -150,6 +150,11 @@ class Coordinator:
             # What hung before is asked anew.
             self._sinks.update({name: self._in_time(name) for name in self._participants})
         taking_part = {name: self._participants[name] for name in names}
+        guarantee = _common([each.guarantee for each in taking_part.values()])
+        plan = f"{self._application}.{uuid.uuid4().hex}" if self._application else uuid.uuid4().hex
+        self._record.plan = plan
+        # Told before the first read: what others do between the two is told after it.
+        self._record("plan.started", epoch, run=run, continues=continues or "", guarantee=guarantee.value)
         reading = self._reader.look(epoch, owners=bool(self._application))
         self._around = (*reading.around.before, *reading.around.links)
         new = [name for name in names if name not in self._facts]
@@ -166,9 +171,9 @@ class Coordinator:
             barrier = self._inputs.barrier(epoch, reading.inputs)
         context = protocol.Context(
             epoch=epoch,
-            plan=f"{self._application}.{uuid.uuid4().hex}" if self._application else uuid.uuid4().hex,
+            plan=plan,
             run=run,
-            guarantee=_common([each.guarantee for each in taking_part.values()]),
+            guarantee=guarantee,
             application=self._application,
             continues=continues,
             barrier=barrier or (),
@@ -177,11 +182,7 @@ class Coordinator:
             facts={name: self._facts[name] for name in names},
             limit_s=self._epoch_timeout_s,
         )
-        self._record.plan = context.plan
         self._reader.begin(continues=continues, passed=passed)
-        self._record(
-            "plan.started", epoch, run=run, continues=continues or "", guarantee=context.guarantee.value
-        )
         started = self._drive(*protocol.begin(context), epoch=epoch, run=run, reading=reading)
         if started is None:
             what = (
