@@ -224,6 +224,17 @@ def test_a_report_of_thousands_of_slots_is_below_a_megabyte_and_says_what_is_not
     assert ("400 more transactions are not shown" in html) != settled
 
 
+@pytest.mark.timeout(60)
+def test_a_report_whose_first_tables_leave_no_room_ends_and_says_what_it_left_out() -> None:
+    votes = [bench.vote(4, slot, 20.4) for slot in range(500)]
+    wide = bench.told(bench.decision(4, 21, votes))
+    html = page.report(
+        view(bench.model(*(bench.usual(each, each) for each in range(4)), wide)), bytes_max=100_000
+    )
+    assert "5 older epochs are in the figures alone: their lines would not fit" in html
+    assert "400 more transactions are not shown" in html
+
+
 def test_a_report_of_a_query_that_was_started_again_and_again_is_below_a_megabyte() -> None:
     claims = [bench.claim(1, number / 10, index=number) for number in range(1500)]
     html = page.report(view(bench.model(bench.usual(0, -10), bench.told(*claims))))

@@ -54,7 +54,8 @@ def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
     details: list[Markup] = []
     for each in detailed:
         detail = _detail(each)
-        if spent + _size(detail) > bytes_max // 2 and details:
+        # The newest one may take more than its half of the page, but never the page.
+        if spent + _size(detail) > (bytes_max // 2 if details else bytes_max):
             break
         details.append(detail)
         spent += _size(detail)
@@ -147,7 +148,7 @@ def _detailed(view: View) -> list[Epoch]:
 def _list(view: View, href: Callable[[Epoch], str | None], room: int) -> tuple[Markup, int]:
     """Return the table of epochs, newest first, as far as there is room, and how many did not fit."""
     newest = list(reversed(view.epochs))
-    count = min(len(newest), room // _LINE_MIN)
+    count = min(len(newest), max(room, 0) // _LINE_MIN)
     while True:
         found = tables.epochs(newest[:count], href=href)
         size = _size(found)
