@@ -81,7 +81,14 @@ def test_what_the_laws_are_about_does_happen(sight: str) -> None:
     assert bound.check(instead=sight).violated == sight
 
 
-@pytest.mark.parametrize(("mutant", "law", "bound"), MUTANTS, ids=[name for name, _, _ in MUTANTS])
+@pytest.mark.parametrize(
+    ("mutant", "law", "bound"),
+    [
+        # In the largest bound one takes a minute, and each law has a smaller one besides.
+        pytest.param(*each, id=each[0], marks=[pytest.mark.long] if each[2] is LOST_RECEIPTS else [])
+        for each in MUTANTS
+    ],
+)
 def test_a_mutant_is_caught_with_a_counterexample(mutant: str, law: str, bound: Bound) -> None:
     # Where rows move from one range to another, several laws break at once, and where two runs' votes are mixed: which
     # of them is found first is chance.

@@ -198,7 +198,7 @@ def test_a_second_arming_of_the_same_point_fires_by_itself(stage: FakeStage) -> 
 
 @pytest.mark.parametrize(
     ("point", "opener"),
-    [("plan.after_claim", "link.before_put"), ("plan.before_recommit", "link.after_put")],
+    [("plan.after_claim", "link.before_put"), ("plan.before_recommit", "commit.before_handle")],
 )
 def test_what_is_passed_in_recovery_only_is_led_to_by_another_failure(
     point: str, opener: str, stage: FakeStage
@@ -367,7 +367,7 @@ def test_each_fault_counts_its_own_deaths_and_what_leads_to_it_counts_by_itself(
     assert (kill.crashes, kill.opener.crashes) == (1, 1)
     assert AtPoint(point="plan.after_claim", action="raise").crashes == 0
     driver = KillDriverAt(point="plan.before_recommit", nth=1)
-    assert driver.opener == AtPoint(point="link.after_put", action="raise")
+    assert driver.opener == AtPoint(point="commit.before_handle", action="raise")
     assert (driver.crashes, driver.opener.crashes) == (1, 0)
     for free in (
         AtPoint(point="link.after_put"),

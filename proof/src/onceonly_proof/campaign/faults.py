@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
     from onceonly_proof.campaign.fault import Stage
 
-# Passed only while a decided handle is committed again: something must fail between link and receipt before.
+# Passed only while a decided handle is committed again: something must fail before it is committed the first time. An
+# epoch without rows has no handle, so its link alone leads nowhere.
 _RECOVERY = ("plan.before_recommit", "plan.after_recommit")
 # Passed only in the first epoch after a start.
 _AT_START = ("plan.after_claim",)
-OPENER: Final = {**dict.fromkeys(_RECOVERY, "link.after_put"), **dict.fromkeys(_AT_START, "link.before_put")}
+OPENER: Final = {
+    **dict.fromkeys(_RECOVERY, "commit.before_handle"),
+    **dict.fromkeys(_AT_START, "link.before_put"),
+}
 """What has to fail before a point is passed, by the point."""
 _LATE_EPOCHS = 2
 
