@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
+import pty
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -22,10 +27,10 @@ from tests.unit.ui_bench import events_of
 
 import onceonly
 from onceonly.log.presence import Presence
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 EPOCHS = 100_000
 
@@ -93,6 +98,82 @@ def test_its_address_stands_alone_on_a_line_of_standard_output(tmp_path: Path) -
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=10)
     assert (process.returncode, out, err) == (0, "", "this page only reads; Ctrl-C ends it\n")
+
+
+BROWSER = """#!{python}
+import json, os, sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+file = Path(unquote(urlsplit(sys.argv[-1]).path))
+modes = [each.stat().st_mode for each in (file.parent, file)]
+told = {{"typed": sys.argv[1:], "file": str(file), "modes": modes, "text": file.read_text()}}
+Path("{told}.part").write_text(json.dumps(told))
+os.rename("{told}.part", "{told}")
+"""
+
+
+@contextmanager
+def ui_on_a_desktop(tmp_path: Path, **env: str) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
+    """Run the command at a terminal with a screen, where the browser writes down what it is given; say where."""
+    told, program = tmp_path / "told.json", tmp_path / "browser"
+    program.write_text(BROWSER.format(python=sys.executable, told=told))
+    program.chmod(0o700)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onceonly", "ui", str(tmp_path / "cp")],
+        stdout=theirs, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+        env={**os.environ, "DISPLAY": ":0", "BROWSER": str(program), "TMPDIR": str(tmp_path), **env},
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        with os.fdopen(ours, encoding="utf-8") as terminal:
+            yield process, terminal.readline().rstrip("\n"), told
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_browser_is_given_a_file_of_ones_own_and_no_token_and_it_ends_with_the_page(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    QueryCoordinator(tmp_path / "cp").complete(0)
+    with ui_on_a_desktop(tmp_path) as (process, line, told):
+        assert until(told.exists, seconds=20)
+        given = json.loads(told.read_text())
+        assert given["typed"] == [Path(given["file"]).as_uri()]
+        assert line.partition("token=")[2] not in " ".join(given["typed"])
+        assert [stat.S_IMODE(each) for each in given["modes"]] == [0o700, 0o600]
+        [leads] = re.findall('http-equiv="refresh" content="0; url=([^"]*)"', given["text"])
+        assert unescape(leads) == line
+        Browser(line)
+        process.send_signal(ending)
+        assert process.wait(10) == (0 if ending is signal.SIGINT else 128 + signal.SIGTERM)
+        assert not Path(given["file"]).parent.exists()
+        assert process.stderr is not None
+        assert process.stderr.read() == "this page only reads; Ctrl-C ends it\n"
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [({"BROWSER": "/no/browser", "PATH": "/no"}, "no browser was found here"), ({}, "no file for a browser")],
+)
+def test_where_no_browser_can_be_opened_the_address_is_enough(
+    tmp_path: Path, env: dict[str, str], words: str
+) -> None:
+    QueryCoordinator(tmp_path / "cp").complete(0)
+    if not env:  # a full disk
+        full = tmp_path / "sitecustomize.py"
+        full.write_text("import tempfile\ndef no(*a, **k): raise OSError(28, 'No space left')\n")
+        full.write_text(full.read_text() + "tempfile.mkdtemp = no\n")
+        env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    with ui_on_a_desktop(tmp_path, **env) as (process, line, _):
+        assert process.stderr is not None
+        said = [process.stderr.readline() for _ in range(2)]
+        assert any(each.startswith(words) and each.endswith("open the address in one\n") for each in said)
+        Browser(line)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
 
 
 def test_ctrl_c_ends_it_within_three_seconds_with_open_tabs(tmp_path: Path) -> None:

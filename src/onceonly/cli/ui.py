@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import click
 
 from onceonly.cli import shared
@@ -28,7 +30,7 @@ def ui(paths: tuple[str, ...], *, port: int, no_browser: bool, prefix: str) -> i
     from onceonly.operations.find import find
 
     try:
-        from onceonly.ui import serving
+        from onceonly.ui import opening, serving
     except ModuleNotFoundError as error:
         raise SetupError(
             f"onceonly ui needs the package {error.name}, which is not installed",
@@ -43,7 +45,7 @@ def ui(paths: tuple[str, ...], *, port: int, no_browser: bool, prefix: str) -> i
     served = serving.listen(port=port, prefix=prefix)
     click.echo(served.address)
     shared.tell("this page only reads; Ctrl-C ends it")
-    if not no_browser and shared.has_screen():
-        click.launch(served.address)
-    serving.serve(served, list(checkpoints.values()))
+    shown = not no_browser and shared.has_screen()
+    with opening.opened(served.address, shared.tell) if shown else nullcontext():
+        serving.serve(served, list(checkpoints.values()))
     return 0
