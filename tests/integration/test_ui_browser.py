@@ -19,6 +19,7 @@ from tests.unit.ui_bench import WAIT_S
 from onceonly.log.progress import Progress, ProgressFiles, SourceReport
 from onceonly.looking import seen
 from onceonly.operations.find import open_checkpoint
+from onceonly.ui import opening
 from onceonly.ui.pages import TABS
 from onceonly.view import multiples
 from onceonly.view.page import report as page_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page, Request, Route
+    from playwright.sync_api import APIResponse, Browser, Page, Request, Route
     from tests.unit.ui_bench import Page as Server
     from ui_browser import Scheme
 
@@ -349,16 +350,44 @@ def test_an_answer_that_is_late_stands_over_no_newer_one(
 ) -> None:
     _, page = live
     held: list[Route] = []
-    page.route("**/now", held.append)
+
+    answers: list[APIResponse] = []
+
+    def hold(route: Route) -> None:
+        if len(answers) < 2:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/now", hold)
     for epoch in (3, 4):
         query.complete(epoch)
         page.wait_for_selector(f'#records a:has-text("chk-{epoch}")')
         # A clock that is set later and for longer rings later than that of the page.
         page.evaluate("new Promise((done) => setTimeout(done, 500))")
+        answers.append(held[0].fetch())
     assert len(held) == 1
-    page.unroute("**/now")
-    held[0].continue_()
+    held[0].fulfill(response=answers[0])
     page.wait_for_selector('#verdict:has-text("up to chk-4")')
+
+
+def test_the_file_that_opens_a_browser_leads_to_the_page(
+    browser: Browser, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+
+    def look(uri: str) -> bool:
+        given.append(uri)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", look)
+    with opening.opened(server.address, given.append):
+        assert until(lambda: given, WAIT_S)
+        with ui_browser.tab(browser, given[0]) as (page, wrong):
+            page.locator("#verdict").wait_for()
+            page.locator("#live[data-state=on]").wait_for()
+            assert page.url == f"{server.base}/{QUERY}/now"
+            assert wrong == []
 
 
 def test_the_end_of_the_server_is_said(live: tuple[Server, Page]) -> None:
