@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit import ui_bench
-from tests.unit.operator_bench import QUERY, QueryCoordinator
+from tests.unit.operator_bench import QUERY, QueryCoordinator, run
 
 from onceonly.model import Handle, Stamp
 from onceonly.operations.find import open_checkpoint
@@ -126,7 +126,7 @@ def test_without_a_script_each_page_says_how_it_stands(page: Page) -> None:
     assert "onceonly transactions commit chk-12" in now
 
 
-def test_what_is_in_doubt_is_explained(page: Page) -> None:
+def test_what_is_in_doubt_is_explained(page: Page, query: QueryCoordinator) -> None:
     text = Elements(page.get(f"/{QUERY}/doubt").text).text
     for words in (
         "t12-0",
@@ -136,6 +136,31 @@ def test_what_is_in_doubt_is_explained(page: Page) -> None:
     ):
         assert words in text
     assert "this page asks no target" in text
+    assert f"onceonly transactions list --ask {query.path}" in text
+
+
+def test_of_a_checkpoint_that_was_moved_no_command_is_told_that_refuses(tmp_path: Path) -> None:
+    query = QueryCoordinator(tmp_path / "cp")
+    query.decide(0)
+    here = query.path.rename(tmp_path / "elsewhere")
+    with ui_bench.serve([open_checkpoint(here)]) as page:
+        text = Elements(page.get(f"/{QUERY}/doubt").text).text
+    assert f"onceonly checkpoints accept-move {here}" in text
+    assert "onceonly transactions commit" not in text
+    assert f"there is none before the move from file://{tmp_path}/cp is accepted; then: it asks" in text
+
+
+def test_where_a_query_was_restored_from_the_page_leads_there(tmp_path: Path) -> None:
+    query, there = QueryCoordinator(tmp_path / "cp"), tmp_path / "there"
+    query.complete(0, 1)
+    assert run("savepoint", "create", query.path, tmp_path / "saved").returncode == 0
+    assert run("savepoint", "restore", tmp_path / "saved", "--to", there).returncode == 0
+    with ui_bench.serve([open_checkpoint(query.path)]) as page:
+        text = Elements(page.get(f"/{QUERY}/now").text).text
+    assert f"start the job at file://{there}: its query was restored there from a savepoint" in text
+    assert "accept" not in text
+    told = run("checkpoints", "list", query.path).stdout
+    assert f"restored from a savepoint to file://{there}: no run starts here" in told
 
 
 def test_a_page_of_an_empty_log_has_the_places_where_the_first_epoch_is_shown(tmp_path: Path) -> None:

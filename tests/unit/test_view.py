@@ -21,6 +21,7 @@ from onceonly.operations.disk import BARRIER, Step
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.render import header
 from onceonly.operations.report import checkpoint
+from onceonly.operations.states import RESTORED
 from onceonly.view import tables
 from onceonly.view.axis import Axis
 from onceonly.view.epoch import epoch as epoch_picture
@@ -291,6 +292,21 @@ def test_the_first_sentence_says_what_was_left_out_of_a_settled_log() -> None:
         settled=replace(tried.receipt, outcomes={"committed": 1, "unknown": 1}),
     )
     assert safe(tried) == f"{settled}, save what chk-1 tried at most once and gave up"
+
+
+def test_what_is_but_closed_to_older_runs_waits_for_nobody() -> None:
+    closed = bench.told(replace(bench.claim(1, 3), reason="claimed before a drain"))
+    found = view(bench.model(bench.usual(0, 0), closed)).verdict
+    assert (found.level, found.stuck, found.waits) == (Level.SAFE, "", "")
+    assert found.next_step == "no run is alive; the next start goes on from here"
+
+
+def test_where_a_query_was_restored_elsewhere_the_page_leads_there() -> None:
+    ended = bench.told(replace(bench.claim(1, 3), reason=RESTORED))
+    left = replace(bench.model(bench.usual(0, 0), ended), is_moved=True, is_left=True, home="file:///there")
+    found = view(left).verdict
+    assert (found.level, found.stuck, found.command) == (Level.SAFE, "", "")
+    assert found.next_step.startswith("start the job at file:///there: its query was restored there")
 
 
 def test_a_checkpoint_that_was_moved_is_said_to_be_beside_what_is_in_doubt() -> None:

@@ -248,7 +248,7 @@ def _settle(  # noqa: PLR0913  one parameter for each option
     lost = sum(result.lost for _, result in results)
     if lost:
         shared.tell(
-            f"{n(lost, 'transaction was')} lost, and are fenced: the query's next run writes their rows again"
+            f"{n(lost, 'transaction was')} lost and fenced: the query's next run writes the rows again"
         )
         status = max(status, shared.EXIT_ANOMALY if not against else 0)
     return status

@@ -87,6 +87,7 @@ class EpochModel:
 class CheckpointModel:
     """One checkpoint: its query, its runs, what operators did by hand, and some of its epochs; all newest first.
 
+    ``is_left`` says of one that is at home elsewhere that its query was restored there from a savepoint.
     ``sources`` is what the newest start found out of its sources; ``known`` how many epochs there are, and ``sizes``
     how much room it takes, both None where nobody counted. ``open_outside`` is what targets have open that no link
     names, by sink and name, None where nobody asked.
@@ -98,6 +99,7 @@ class CheckpointModel:
     home: str
     is_moved: bool
     run: Run
+    is_left: bool = False
     sources: Known | None = None
     runs: tuple[DriversRun, ...] = ()
     actions: tuple[Action, ...] = ()

@@ -118,6 +118,9 @@ def of_decided(model: CheckpointModel, handle: HandleView, standing: Standing) -
     use = handle.link.uses.get(vote.sink)
     at = f" at {vote.stamp.at}, by process {vote.stamp.pid} on {vote.stamp.host}" if vote.stamp else ""
     next_start, command, opposite = _outlook(model, handle, standing)
+    if model.is_moved and not model.is_left:
+        next_start = f"there is none before the move from {model.home} is accepted; then: {next_start}"
+        command = command and f"onceonly checkpoints accept-move {shlex.quote(model.path)}"
     return Explanation(
         transaction=handle.transaction,
         sink=vote.sink,

@@ -16,6 +16,7 @@ from onceonly.log.opening import look
 from onceonly.log.place import log_store
 from onceonly.log.presence import present
 from onceonly.operations.search import AT_ONCE, DEPTH_MAX, Problem, search
+from onceonly.operations.states import is_end
 from onceonly.stores.address import Kind
 from onceonly.stores.opened import address_of, folder_of, open_store
 
@@ -80,6 +81,13 @@ class Checkpoint:
         except CheckpointMovedError as error:
             return error
         return None
+
+    @property
+    def was_restored(self) -> bool:
+        """Whether its query was restored from a savepoint elsewhere, and nobody has gone on here since."""
+        newest = self.log.newest()
+        chain = self.log.chain(newest) if newest is not None else ()
+        return bool(chain) and is_end(chain[-1])
 
     def require_home(self) -> None:
         """See that the log that was opened is there, and at home. Asks the store each time.

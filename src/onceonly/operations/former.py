@@ -10,7 +10,7 @@ import secrets
 import shlex
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from onceonly import events
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, UnavailableError
@@ -22,6 +22,7 @@ from onceonly.log.place import home_of
 from onceonly.model import Link, LinkKind
 from onceonly.operations import settle, sinks
 from onceonly.operations.find import open_checkpoint
+from onceonly.operations.states import RESTORED, is_end
 from onceonly.savepoints import starting
 from onceonly.settings.registry import BUILT_IN
 from onceonly.words import epoch_ranges, n
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
     After: TypeAlias = list[tuple[Checkpoint, list["Beyond"]]]
 
-RESTORED: Final = "restored from a savepoint elsewhere"
-"""The reason of the claim."""
 _TRIES = 5
 _KEYED = frozenset({"redis", "cassandra", "opensearch", "elasticsearch"})
 
@@ -159,17 +158,6 @@ def refuse_if_alive(checkpoint: Checkpoint, *, force: bool) -> None:
     settle.refuse_if_alive(checkpoint, force=force)
 
 
-def was_restored(checkpoint: Checkpoint) -> bool:
-    """Say whether a checkpoint's query was restored elsewhere, and nobody has gone on here since. Reads only."""
-    newest = checkpoint.log.newest()
-    chain = checkpoint.log.chain(newest) if newest is not None else ()
-    return bool(chain) and _is_claim(chain[-1])
-
-
-def _is_claim(link: Link) -> bool:
-    return link.kind is LinkKind.ABORT and link.reason == RESTORED
-
-
 def claim(checkpoint: Checkpoint) -> None:
     """Put a claim after all that stands, so that whoever runs there decides nothing more. Idempotent.
 
@@ -183,7 +171,7 @@ def claim(checkpoint: Checkpoint) -> None:
         if newest is None or not chain:
             return  # nobody has begun an epoch
         last = chain[-1]
-        if _is_claim(last):
+        if is_end(last):
             return
         if last.kind is not LinkKind.ABORT and log.receipt(newest) is None:
             beyond(checkpoint, newest - 1)  # says so

@@ -182,6 +182,7 @@ def _model(
         query=checkpoint.query,
         home=checkpoint.home,
         is_moved=moved is not None,
+        is_left=moved is not None and checkpoint.was_restored,
         run=run,
         sources=checkpoint.sources,
         runs=_runs(checkpoint),

@@ -13,7 +13,6 @@ from onceonly.log import identity
 from onceonly.log.actions import Action, ActionFiles, user
 from onceonly.log.opening import accept_move
 from onceonly.log.place import log_store
-from onceonly.operations.former import was_restored
 from onceonly.operations.settle import refuse_if_alive
 from onceonly.stores.address import Kind, parse
 from onceonly.stores.opened import folder_of
@@ -62,7 +61,7 @@ def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
         _refuse_stranger(former, parse(checkpoint.location))
         there = log_store(checkpoint.home)
         is_copy = _is_copy(checkpoint, there)
-        goes_on = not is_copy and was_restored(checkpoint) and identity.read(there) is not None
+        goes_on = not is_copy and checkpoint.was_restored and identity.read(there) is not None
     except OnceonlyError as error:
         if force:
             return

@@ -71,7 +71,9 @@ def header(found: CheckpointModel) -> Text:
     if told is not None:
         text.append(f"\n{told.promise} from end to end", style="dim")
         text.append(f" (source: {', '.join(sorted(set(told.formats))) or 'none'})", style="dim")
-    if found.is_moved:
+    if found.is_left:
+        text.append(f"\nrestored from a savepoint to {found.home}: no run starts here", style="red")
+    elif found.is_moved:
         text.append(f"\nmoved here from {found.home}, and not accepted yet", style="red")
     return text
 

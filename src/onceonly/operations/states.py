@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 # The protocol's words for its claims, which are in links that were written long ago too.
 _CLAIMED = "claimed by a new run"
+_DRAINED = "claimed before a drain"
+RESTORED: Final = "restored from a savepoint elsewhere"
+"""The reason of the claim that ends a query where it was, once it is restored elsewhere."""
 _MEANINGS = {
     _CLAIMED: "a new run took it over; earlier tries are void",
-    "claimed before a drain": "closed to older runs; the next start goes on here by itself",
+    _DRAINED: "closed to older runs; the next start goes on here by itself",
+    RESTORED: "closed, as the query was restored from a savepoint elsewhere",
     Skip.UNCHANGED.value: "nothing new was in it: no rows",
     Skip.FOREIGN.value: "another sink wrote it, or the foreachBatch function passed onceonly by; taken over as it is",
     Skip.SAVEPOINT.value: "the query begins after it, with a savepoint of another query, whose the rows are",
@@ -146,6 +150,16 @@ def under_way(view: EpochView) -> EpochView:
     if view.state is EpochState.ABORTED and view.reason == _CLAIMED:
         return replace(view, state=EpochState.IN_FLIGHT)
     return view
+
+
+def is_end(link: Link) -> bool:
+    """Say whether a link ends a query where it was, as it was restored elsewhere."""
+    return link.kind is LinkKind.ABORT and link.reason == RESTORED
+
+
+def is_closed(view: EpochView) -> bool:
+    """Say whether an epoch is but closed to older runs after all that was decided: nothing of it is to be finished."""
+    return view.state is EpochState.ABORTED and view.reason in {_DRAINED, RESTORED}
 
 
 def meaning(reason: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -152,7 +153,7 @@ class Pages:
             explain.of_decided(whole[each.view.epoch], handle, nobody_asked) for each, handle in shown
         ]
         return self._fill(
-            "doubt", "In doubt", place, verdict=tables.verdict(place.view.verdict),
+            "doubt", "In doubt", place, where=shlex.quote(place.view.path), verdict=tables.verdict(place.view.verdict),
             table=tables.in_doubt(place.view, href=self._href(watcher)),
             explained=explained, more=len(model.in_doubt) - len(shown),
         )  # fmt: skip

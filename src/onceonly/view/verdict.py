@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from onceonly.model import Guarantee, Skip, seconds_of
-from onceonly.operations.states import QUIET, VISIBLE, EpochState, meaning
+from onceonly.operations.states import QUIET, VISIBLE, EpochState, is_closed, meaning
 from onceonly.view.values import Level, Verdict
 from onceonly.words import n
 
@@ -25,6 +25,10 @@ def verdict(model: CheckpointModel) -> Verdict:
     found = _by_log(model)
     if not model.is_moved:
         return found
+    if model.is_left:
+        # Nothing is stuck: what was decided here is committed, or the restore would have been refused.
+        restored = "its query was restored there from a savepoint, and no run starts here"
+        return replace(found, next_step=f"start the job at {model.home}: {restored}")
     moved = f"the checkpoint was moved here from {model.home}, and no run starts before that is accepted"
     return replace(
         found,
@@ -39,7 +43,7 @@ def verdict(model: CheckpointModel) -> Verdict:
 def _by_log(model: CheckpointModel) -> Verdict:
     safe = _safe(model)
     newest = model.epochs[0] if model.epochs else None
-    if newest is None or newest.view.state in QUIET:
+    if newest is None or newest.view.state in QUIET or is_closed(newest.view):
         level = Level.WORKING if newest is None and model.run.alive else Level.SAFE
         return Verdict(level=level, safe=safe, next_step=_idle(model))
     if newest.view.state in {EpochState.IN_FLIGHT, EpochState.ABORTED}:
@@ -79,7 +83,9 @@ def _undecided(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
         stuck=what,
         since=(seconds_of(newest.chain[-1].stamp) or None) if aborted else newest.at,
         waits=f"{name} and what comes after it",
-        next_step=_next(model, "the run that is alive writes it", f"start the query: it writes {name} again"),
+        next_step=_next(
+            model, "the run that is alive writes it", f"start the query, which writes all of {name}"
+        ),
     )
 
 
