@@ -47,10 +47,11 @@ def files() -> None:
     help="How long files stay once their epochs have left the manifests, for those who read them.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@shared.because_option
 @shared.yes_option
 @shared.json_option
 def expire(
-    place: str, *, older_s: float, grace_s: float, dry_run: bool, yes: bool, as_json: bool
+    place: str, *, older_s: float, grace_s: float, dry_run: bool, because: str, yes: bool, as_json: bool
 ) -> int:  # fmt: skip
     """Take old epochs out of the manifests, and delete the files of those that left them a grace time ago.
 
@@ -75,10 +76,14 @@ def expire(
     status = 0
     for each, found in looked:
         try:
-            done.append((each, operation.carry_out(each, found)))
+            expired, entry = operation.carry_out(each, found, because=because)
         except OnceonlyError as error:
             shared.complain(error.what, typed(error))
             status = max(status, shared.status_of(error))
+        else:
+            done.append((each, expired))
+            for sentence in entry.told if entry is not None else ():
+                shared.tell(sentence)
     _show(done, dry_run=False, as_json=as_json)
     return status
 

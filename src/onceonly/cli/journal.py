@@ -114,11 +114,19 @@ def list_(places: tuple[str, ...], *, as_json: bool) -> int:
 @click.argument("place", metavar="JOURNAL")
 @shared.hadoop_option
 @click.option("--reader", is_flag=True, help="Forget only who reads it, so that another query may.")
+@click.option(
+    "--checkpoint",
+    metavar="CHECKPOINT",
+    help="Whose log gets the record. Default: it is put beside the journal.",
+)
+@shared.because_option
 @shared.yes_option
-def drop(place: str, *, reader: bool, yes: bool) -> int:
+def drop(place: str, *, reader: bool, checkpoint: str | None, because: str, yes: bool) -> int:
     """Give up a journal with all that is in it; with --reader, only the query that reads it."""
     from onceonly.operations import journals
+    from onceonly.operations.find import the_one
 
+    here = the_one(checkpoint) if checkpoint is not None else None
     what = (
         f"Another query will read {place} from the oldest segment that is kept."
         if reader
@@ -127,7 +135,9 @@ def drop(place: str, *, reader: bool, yes: bool) -> int:
     shared.tell(what)
     if not shared.agreed("Shall this be done?", yes=yes):
         return shared.EXIT_ANOMALY
-    (journals.drop_reader if reader else journals.drop)(place)
+    entry = (journals.drop_reader if reader else journals.drop)(place, checkpoint=here, because=because)
+    for sentence in entry.told:
+        shared.tell(sentence)
     return 0
 
 

@@ -134,17 +134,25 @@ def verify(place: str, *, as_json: bool) -> int:
 @savepoint.command()
 @_place
 @shared.hadoop_option
+@shared.because_option
 @shared.yes_option
-def drop(place: str, *, yes: bool) -> int:
+def drop(place: str, *, because: str, yes: bool) -> int:
     """Delete one savepoint, its own files only. PLACE is its folder."""
+    from onceonly.operations import records
     from onceonly.savepoints import place as places
 
-    address = places.folder_of_one(place)
+    found = places.folder_of_one(place)
+    address = found.address
     shared.tell(f"savepoint {address.shown}")
     if not shared.agreed("Delete it?", yes=yes):
         return shared.EXIT_ANOMALY
-    left = places.drop(address)
+    book, before = records.of_savepoint(found), f"it stood at {address.shown}"
+    with records.kept(book, command="savepoint drop", because=because, before=before) as entry:
+        left = places.drop(address)
+        entry.after = "deleted"
     shared.tell("deleted")
+    for sentence in entry.told:
+        shared.tell(sentence)
     for name in left:
         shared.tell(f"left where it is, as it is not of a savepoint: {address.below(name).shown}")
     return 0

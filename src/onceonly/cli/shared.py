@@ -77,6 +77,7 @@ def path_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     return _path(hadoop_option(command))
 
 
+because_option = click.option("--because", default="", metavar="TEXT", help="Why, for the record.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
 yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
 

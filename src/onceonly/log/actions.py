@@ -2,6 +2,8 @@
 
 ``onceonly/actions/{at}-{id}.json``, of the newest hundred actions. An action is written down before it is begun, and
 once more when it is over: one without an end was broken off, and may have done all, a part or nothing.
+
+What tidies up has ``upkeep/`` for itself, as it may run daily, and would push out what ended an epoch.
 """
 
 from __future__ import annotations
@@ -18,14 +20,20 @@ if TYPE_CHECKING:
     from onceonly.stores.port import RewritableStore
 
 ACTIONS: Final = "actions/"
+UPKEEP: Final = "upkeep/"
 OPERATOR: Final = "operator-"
 """What the application of a link is called that an operator's command has put: no run has such a one."""
+TIDIES: Final = frozenset({"savepoint drop", "journal drop", "files expire"})
+"""The commands whose records are in ``upkeep/``: broken off, they are simply run again."""
 _DID: Final = {
     "rescale": "was the newest when state was dealt out anew",
     "divert": "was decided anew, with rows as dead letters,",
     "accept-move": "was the newest when the checkpoint was given another home",
     "restore": "was gone on from",
     "fork": "was gone on from",
+    "savepoint drop": "had a savepoint deleted",
+    "journal drop": "was the newest when a journal was dropped",
+    "files expire": "was the newest when old epochs of files were expired",
 }
 """What a command did to an epoch; the others end it."""
 
@@ -64,8 +72,9 @@ class Action:
         against = " against its decision" if self.against else ""
         end = self.after or "it was broken off before it was over"
         did = _DID.get(self.command, "was ended")
+        subject = f"chk-{self.epoch}" if self.epoch >= 0 else "an epoch that is not known"
         return (
-            f"chk-{self.epoch} {did} by hand ({self.command}{against}) at {self.stamp.at} by {self.who} on "
+            f"{subject} {did} by hand ({self.command}{against}) at {self.stamp.at} by {self.who} on "
             f"{self.stamp.host}{why}: before, {self.before}; after, {end}"
         )
 
@@ -73,10 +82,10 @@ class Action:
 class ActionFiles(DatedFiles[Action]):
     """The actions of one query, in the store of its log. Operator's process; a start and tools read."""
 
-    def __init__(self, store: RewritableStore) -> None:
-        super().__init__(store, ACTIONS, kind="action", into=Action, ids="[0-9a-f]{8}")
+    def __init__(self, store: RewritableStore, folder: str = ACTIONS) -> None:
+        super().__init__(store, folder, kind="action", into=Action, ids="[0-9a-f]{8}")
 
     def put(self, action: Action) -> None:
         """Write down an action, or how it ended; drop what is too old. Durable. Raises ``UnavailableError``."""
-        self._store.prepare((ACTIONS,))
+        self._store.prepare((self._folder,))
         self._write(action.stamp, action.id, action)

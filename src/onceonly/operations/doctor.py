@@ -16,6 +16,7 @@ from onceonly import offsets
 from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly.log import files as log_files
 from onceonly.log import identity, lag_state
+from onceonly.log.actions import TIDIES
 from onceonly.model import LinkKind, handles_of, seconds_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.find import find, single
@@ -126,7 +127,7 @@ def _whole(checkpoint: Checkpoint) -> None:
 
 def _actions(checkpoint: Checkpoint) -> None:
     model, path = look.unsettled(checkpoint), shlex.quote(checkpoint.path)
-    for action in model.actions[:1]:
+    for action in [each for each in model.actions if each.command not in TIDIES][:1]:
         # A start does what these commands do; where one has begun since, nothing of them is left.
         moot = any(seconds_of(run.began) > seconds_of(action.stamp) for run in model.runs)
         if action.after or model.run.alive or (moot and action.command != RESCALE):

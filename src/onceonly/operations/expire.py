@@ -7,31 +7,39 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
+from onceonly.operations import records
 from onceonly.operations.find import find
 from onceonly.operations.given import Given
 from onceonly.operations.sinks import links, uses
 from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.manifests import expiry
 from onceonly.sinks.files.manifests.reading import has_written, manifest_folders
-from onceonly.sinks.files.paths import manifest_folder, target_path
+from onceonly.sinks.files.paths import HIDDEN, manifest_folder, target_path
 from onceonly.sinks.files.store import store_of, unavailable
+from onceonly.stores.opened import address_of
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.operations.find import Checkpoint
+    from onceonly.operations.records import Book, Entry
 
 _FILES = "files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The manifests of one sink of one query in a target. ``before`` is an epoch that the log still needs."""
+    """The manifests of one sink of one query in a target. ``before`` is an epoch that the log still needs.
+
+    ``book`` is where it is recorded what was expired.
+    """
 
     target: Path
     folder: Path
     query: str
     sink: str
+    book: Book
     before: int | None = None
 
 
@@ -46,8 +54,9 @@ def places(location: str) -> list[Place]:
         target = target_path(location)
         store = store_of(target)
         if has_written(store, target):
+            book = records.inside(address_of(location, what="the target").below(HIDDEN))
             return [
-                Place(target=target, folder=folder, query=query, sink=sink)
+                Place(target=target, folder=folder, query=query, sink=sink, book=book)
                 for folder, query, sink in manifest_folders(store, target)
             ]
     found = find(location)
@@ -71,15 +80,28 @@ def look(place: Place, *, older_s: float, grace_s: float) -> expiry.Due:
     )
 
 
-def carry_out(place: Place, found: expiry.Due) -> expiry.Due:
-    """Do it; return what was done. Killed anywhere, it is simply called again."""
-    return expiry.carry_out(store_of(place.target), place.target, place.folder, found)
+def carry_out(place: Place, found: expiry.Due, *, because: str = "") -> tuple[expiry.Due, Entry | None]:
+    """Do it; return what was done, and its record, where anything was to do. Killed anywhere, it is called again."""
+    if not (found.expiring or found.removing):
+        return expiry.carry_out(store_of(place.target), place.target, place.folder, found), None
+    before = (
+        f"{n(len(found.expiring), 'epoch was')} due to leave the manifests of {place.target}, and the files of "
+        f"{n(len(found.removing), 'epoch')} to be deleted"
+    )
+    with records.kept(place.book, command="files expire", because=because, before=before) as entry:
+        done = expiry.carry_out(store_of(place.target), place.target, place.folder, found)
+        files = sum(len(old.files) for old in done.removing)
+        entry.after = (
+            f"{n(len(done.expiring), 'epoch')} left the manifests of {place.sink}, {n(files, 'file')} deleted"
+        )
+    return done, entry
 
 
 def _of(checkpoint: Checkpoint) -> list[Place]:
     checkpoint.require_home()
     noted = links(checkpoint)
     before = _unsettled(checkpoint)
+    book = records.of_checkpoint(checkpoint)
     several = []
     for name, use in sorted(uses(checkpoint, Given()).items()):
         if use.sink != _FILES or "path" not in use.options:
@@ -88,7 +110,9 @@ def _of(checkpoint: Checkpoint) -> list[Place]:
         tokens = [link.settings[name].get("token") for link in noted if name in link.settings]
         _refuse_other_target(target, tokens[0] if tokens else None)
         folder = manifest_folder(target, checkpoint.query, name)
-        several.append(Place(target=target, folder=folder, query=checkpoint.query, sink=name, before=before))
+        several.append(
+            Place(target=target, folder=folder, query=checkpoint.query, sink=name, book=book, before=before)
+        )
     return several
 
 

@@ -7,14 +7,19 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, JournalError
+from onceonly.operations import records
 from onceonly.sources.journal.claims import Claim
 from onceonly.sources.journal.lock import Hold, holder_of
 from onceonly.sources.journal.place import IDENTITY, READING, Journal
 from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, name_of
+from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.records import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +73,17 @@ def as_json(seen: Seen) -> dict[str, Any]:
     return asdict(seen)
 
 
-def drop(address: str) -> None:
+def drop(address: str, *, checkpoint: Checkpoint | None = None, because: str = "") -> Entry:
     """Give up a journal with all that is in it. Killed in between, it is simply run again.
 
+    A journal does not say whose checkpoint reads it: its record goes into the log of ``checkpoint``, or beside it.
     Raises ``ConfigurationError`` where a job or receiver uses it.
     """
     journal = _there(address, is_rest=True)
-    with _unused(journal):
+    with (
+        _unused(journal),
+        _recorded(journal, address, checkpoint, because, "dropped, with all that was in it") as entry,
+    ):
         # Its identity goes last, so that a drop that was killed can be run again.
         for folder in (SEGMENTS, FOLDS, CLAIMS):
             for number in journal.numbers(folder):
@@ -86,14 +95,19 @@ def drop(address: str) -> None:
         )
         if journal.folder is not None:
             _remove_folders(journal, journal.folder)
+    return entry
 
 
-def drop_reader(address: str) -> None:
+def drop_reader(address: str, *, checkpoint: Checkpoint | None = None, because: str = "") -> Entry:
     """Forget who reads a journal: the next query begins at the oldest segment that is kept. Raises as ``drop``."""
     journal = _there(address)
-    with _unused(journal, "reader"):
+    with (
+        _unused(journal, "reader"),
+        _recorded(journal, address, checkpoint, because, "its reader is forgotten") as entry,
+    ):
         Claim.put(journal)  # where no lock refuses this, the query that reads it stops
         journal.store.delete(READING)
+    return entry
 
 
 def _remove_folders(journal: Journal, folder: Path) -> None:
@@ -105,6 +119,17 @@ def _remove_folders(journal: Journal, folder: Path) -> None:
     for each in (folder / SEGMENTS, folder / FOLDS, folder / CLAIMS, folder):
         with suppress(OSError):
             each.rmdir()
+
+
+@contextmanager
+def _recorded(
+    journal: Journal, address: str, checkpoint: Checkpoint | None, because: str, after: str
+) -> Iterator[Entry]:
+    book = records.beside(address_of(address)) if checkpoint is None else records.of_checkpoint(checkpoint)
+    before = f"the journal {journal.where} was there"
+    with records.kept(book, command="journal drop", because=because, before=before) as entry:
+        yield entry
+        entry.after = after
 
 
 @contextmanager

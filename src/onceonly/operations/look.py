@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
-from onceonly.log.actions import ActionFiles
+from onceonly.log.actions import ACTIONS, UPKEEP, ActionFiles
 from onceonly.log.runs import RunFiles
 from onceonly.log.stored_progress import progress_in
 from onceonly.operations import disk, offsets, stamps, states
@@ -277,7 +277,12 @@ def _runs(checkpoint: Checkpoint) -> tuple[Run, ...]:
 def _actions(checkpoint: Checkpoint) -> tuple[Action, ...]:
     """Return what operators did by hand; it decides nothing, so nobody misses what cannot be read."""
     try:
-        return tuple(ActionFiles(checkpoint.store).newest(_ACTIONS_MAX))
+        found = [
+            action
+            for folder in (ACTIONS, UPKEEP)
+            for action in ActionFiles(checkpoint.store, folder).newest(_ACTIONS_MAX)
+        ]
+        return tuple(sorted(found, key=lambda action: action.stamp.at, reverse=True))
     except OnceonlyError:
         return ()
 

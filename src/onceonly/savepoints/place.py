@@ -119,15 +119,16 @@ def _refuse(place: str, begun: list[Standing]) -> NoReturn:
     )
 
 
-def folder_of_one(place: str) -> Address:
-    """Return the folder of one savepoint, whole or not. Raises ``ConfigurationError`` where it is none."""
+def folder_of_one(place: str) -> Standing:
+    """Return what one savepoint is, by its folder, whole or not. Raises ``ConfigurationError`` where it is none."""
     address = address_of(place, what="the savepoint")
-    if _look(address) is None:
+    found = _look(address)
+    if found is None:
         raise ConfigurationError(
             f"{place} is not the folder of a savepoint",
             next_step="name one that onceonly savepoint list shows",
         )
-    return address
+    return found
 
 
 def wrong(address: Address, savepoint: Savepoint, *, told: Told = unheard) -> list[str]:

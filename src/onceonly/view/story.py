@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from onceonly.log.actions import ACTIONS
+from onceonly.log.actions import ACTIONS, TIDIES, UPKEEP
 from onceonly.log.identity import FOLDER
 from onceonly.model import seconds_of
 from onceonly.operations.states import EpochState
@@ -134,7 +134,7 @@ def _by_hand(action: Action) -> Mark:
         place=at,
         at=at,
         by=telling.by(action.stamp),
-        file=f"{FOLDER}/{ACTIONS}",
+        file=f"{FOLDER}/{UPKEEP if action.command in TIDIES else ACTIONS}",
     )
 
 
