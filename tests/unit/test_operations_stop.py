@@ -100,10 +100,10 @@ def test_where_nobody_is_alive_it_says_so_and_what_is_left(world: World) -> None
     outcome = world.stop()
     assert (outcome.ended, outcome.is_settled) == (Ended.DOWN, False)
     assert "chk-1 is decided" in outcome.sentence
-    assert outcome.next_step == "start the query, or: onceonly transactions commit chk-1"
+    assert outcome.next_step == f"start the query, or: onceonly transactions commit chk-1 {world.path}"
     world.coordinator.settle(decided)
     world.coordinator.set_barrier(2)
-    assert world.stop().next_step == "start the query, or: onceonly transactions abort chk-2"
+    assert world.stop().next_step == f"start the query, or: onceonly transactions abort chk-2 {world.path}"
 
 
 def test_what_runs_without_a_word_as_on_spark_connect_is_not_taken_for_down(world: World) -> None:
@@ -198,3 +198,28 @@ def test_a_savepoint_is_made_of_what_has_ended_whole_and_of_nothing_else(
     assert here("stop", str(world.path), "--savepoint", str(places)) == 1
     assert "no savepoint was made" in capsys.readouterr().err
     assert len(list(places.iterdir())) == 1
+
+
+def test_after_a_commit_by_hand_nothing_is_owed_and_the_start_that_a_savepoint_needs_is_named(
+    world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    places = tmp_path / "savepoints"
+    world.begin("one", alive=False)
+    world.coordinator.set_barrier(1)
+    world.coordinator.settle(world.coordinator.decide(1))
+    world.coordinator.claim(2, reason="claimed before a drain")
+    outcome = world.stop()
+    assert (outcome.is_settled, outcome.next_step) == (True, "")
+    assert "chk-2 has not begun" in outcome.sentence
+
+    assert here("stop", str(world.path), "--savepoint", str(places)) == 1
+    told = capsys.readouterr().err
+    assert "chk-1 is committed, and Spark has not noted its end" in told
+    assert f"start the query once, then: onceonly stop {world.path} --savepoint {places}" in told
+    assert not places.exists()
+    assert here("savepoint", "create", str(world.path), str(places)) == 0
+    assert "chk-1 is committed, and not in it" in capsys.readouterr().err
+
+    world.coordinator.note(1)
+    assert here("stop", str(world.path), "--savepoint", str(places), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["savepoint"]["epoch"] == 1

@@ -178,7 +178,20 @@ def test_what_was_restored_under_another_id_is_no_move_of_the_former(
         open_log(str(query.path), query=QUERY, create=True)
     # Who wants the former back takes the other one away.
     shutil.rmtree(tmp_path / "to")
-    assert run("checkpoints", "accept-move", query.path, "--yes").returncode == 0
+    # It may have been moved on, too.
+    done = run("checkpoints", "accept-move", query.path, "--yes")
+    assert (done.returncode, "it cannot be told whether it was moved on" in done.stderr) == (1, True)
+    assert run("checkpoints", "accept-move", query.path, "--yes", "--force").returncode == 0
+
+
+def test_what_a_savepoint_holds_is_no_checkpoint_that_was_moved(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    (held,) = place.glob("*/files")
+    query.path.rename(tmp_path / "elsewhere")
+    done = run("checkpoints", "accept-move", held, "--yes")
+    assert (done.returncode, "is what a savepoint holds" in done.stderr) == (64, True)
+    assert f"{held.parent} --to CHECKPOINT" in done.stderr
 
 
 def test_of_two_that_restore_it_to_two_places_at_once_one_does(

@@ -38,6 +38,7 @@ def create(checkpoint: str, place: str, *, epoch: str | None, as_json: bool) -> 
     """Make a savepoint of CHECKPOINT in PLACE; the running job goes on."""
     from onceonly import savepoints
     from onceonly.operations.find import the_one
+    from onceonly.operations.stop import unnoted
     from onceonly.savepoints import report
 
     here = the_one(checkpoint)
@@ -49,6 +50,12 @@ def create(checkpoint: str, place: str, *, epoch: str | None, as_json: bool) -> 
         shared.show_json(report.savepoint(where, made))
     else:
         shared.show(report.sentence(where, made))
+    ahead = unnoted(here) if number is None and here.run.alive is False else None
+    if ahead is not None and ahead > made.epoch:
+        shared.tell(
+            f"chk-{ahead} is committed, and not in it: Spark has not noted its end, as its driver was killed before. "
+            "Start the query once, and make another, unless this epoch is meant"
+        )
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -38,7 +39,8 @@ def stop(path: str, *, wait_s: float, place: str | None, because: str, as_json: 
     checkpoint = the_one(path)
     outcome = operation.stop(checkpoint, because=because, within_s=wait_s, tell=shared.tell)
     is_whole = outcome.is_down and outcome.is_settled
-    made = _made(checkpoint.location, place) if place is not None and is_whole else None
+    ahead = operation.unnoted(checkpoint) if place is not None and is_whole else None
+    made = _made(checkpoint.location, place) if place is not None and is_whole and ahead is None else None
     if as_json:
         shared.show_json({
             "path": checkpoint.path, "query": checkpoint.query, **report.stopped(outcome),
@@ -49,6 +51,14 @@ def stop(path: str, *, wait_s: float, place: str | None, because: str, as_json: 
         shared.show(*told, *([savepoints.sentence(*made)] if made else []))
     if outcome.next_step:
         shared.complain(f"query {checkpoint.query}: {outcome.sentence}", outcome.next_step)
+    if ahead is not None:
+        shared.complain(
+            f"no savepoint was made: chk-{ahead} is committed, and Spark has not noted its end, as its driver was "
+            "killed before",
+            f"start the query once, then: onceonly stop {shlex.quote(checkpoint.path)} --savepoint "
+            f"{shlex.quote(place or '')}",
+        )
+        return shared.EXIT_ANOMALY
     if place is not None and made is None:
         shared.tell(
             "no savepoint was made: one is made of a query that has ended with all of its epochs whole"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import stat
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ from onceonly.log.actions import Action, ActionFiles, user
 from onceonly.log.opening import accept_move
 from onceonly.log.place import log_store
 from onceonly.operations.settle import refuse_if_alive
+from onceonly.savepoints.manifest import BEGUN, FILES, NAME
 from onceonly.stores.address import Kind, parse
-from onceonly.stores.opened import folder_of
+from onceonly.stores.opened import address_of, folder_of, open_store
 from onceonly.stores.probing import probe_name
 
 if TYPE_CHECKING:
@@ -35,13 +37,15 @@ def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
     """See that this is a move: nobody works here, and the former place no longer has this log.
 
     A folder is looked at on this machine only, a store wherever it is. Raises ``ConfigurationError`` (it is at home; a
-    run is alive), ``CheckpointMovedError`` (it is a copy, or was restored elsewhere), ``UnavailableError`` (the former
-    place cannot be looked at, or the folder around it is not there either, and ``force`` is not given).
+    run is alive; it is in a savepoint), ``CheckpointMovedError`` (it is a copy, or was restored elsewhere),
+    ``UnavailableError`` (the former place cannot be looked at, or the folder around it is not there either, and
+    ``force`` is not given).
     """
     if checkpoint.moved is None:
         raise ConfigurationError(
             f"{checkpoint.path} is at home at {checkpoint.home}: it has not moved", next_step="nothing"
         )
+    _refuse_savepoint(checkpoint)
     refuse_if_alive(checkpoint, force=force)
     former = parse(checkpoint.home)
     folder = folder_of(former)
@@ -61,7 +65,8 @@ def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
         _refuse_stranger(former, parse(checkpoint.location))
         there = log_store(checkpoint.home)
         is_copy = _is_copy(checkpoint, there)
-        goes_on = not is_copy and checkpoint.was_restored and identity.read(there) is not None
+        was_restored = not is_copy and checkpoint.was_restored
+        goes_on = was_restored and identity.read(there) is not None
     except OnceonlyError as error:
         if force:
             return
@@ -79,7 +84,15 @@ def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
         raise CheckpointMovedError(
             f"{checkpoint.path} has not moved: its query was restored from a savepoint to {former.shown}, and goes on "
             "there under an id of its own, so both would write the same rows",
-            next_step="start the job there; or remove that checkpoint, see to what it has written, and run this again",
+            next_step="start the job there; or remove that checkpoint, see to what it has written, and run this again "
+            "with --force",
+        )
+    if was_restored and not force:
+        raise CheckpointMovedError(
+            f"{checkpoint.path} has not moved: its query was restored from a savepoint to {former.shown}. Nothing is "
+            "there now, and it cannot be told whether it was moved on, and both would write the same rows",
+            next_step="start the job where it went; or, if that checkpoint is gone for good, see to what it has "
+            "written, and add --force",
         )
 
 
@@ -96,6 +109,18 @@ def accept(checkpoint: Checkpoint, *, force: bool) -> None:
             before=f"at home at {checkpoint.home}", after=f"at home at {now}",
         )  # fmt: skip
         ActionFiles(checkpoint.store).put(action)
+
+
+def _refuse_savepoint(checkpoint: Checkpoint) -> None:
+    around, _, name = checkpoint.location.rstrip("/").rpartition("/")
+    if name != FILES.rstrip("/"):
+        return
+    store = open_store(address_of(around))
+    if any(store.get(each) is not None for each in (NAME, BEGUN)):
+        raise ConfigurationError(
+            f"{checkpoint.path} is what a savepoint holds, and a job that runs in it would spoil it",
+            next_step=f"onceonly savepoint restore {shlex.quote(around)} --to CHECKPOINT",
+        )
 
 
 def _refuse_stranger(former: Address, here: Address) -> None:

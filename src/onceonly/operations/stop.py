@@ -7,6 +7,7 @@ that the run leaves of itself, and in the log. Nothing here reaches the driver, 
 from __future__ import annotations
 
 import enum
+import shlex
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from onceonly.log.runs import RunFiles
 from onceonly.log.stops import Stop, StopFiles
 from onceonly.model import Stamp, seconds_of
 from onceonly.operations import look, sinks
-from onceonly.operations.states import OWED, QUIET
+from onceonly.operations.states import OWED, QUIET, SETTLED, is_closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,12 +52,13 @@ class Ended(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a request; ``newest`` is the newest epoch, None before the first.
+    """What became of a request at ``path``; ``newest`` is the newest epoch, None before the first.
 
     ``who`` says who works on the checkpoint, empty where nobody does.
     """
 
     ended: Ended
+    path: str = ""
     stop: Stop | None = None
     run: Run | None = None
     newest: EpochModel | None = None
@@ -69,14 +71,16 @@ class Outcome:
     @property
     def is_settled(self) -> bool:
         """Whether nothing is left of the newest epoch for a start to do."""
-        return self.newest is None or self.newest.view.state in QUIET
+        return self.newest is None or self.newest.view.state in QUIET or is_closed(self.newest.view)
 
     @property
     def sentence(self) -> str:
         """Say what happened, or what stands in the way, without its full stop."""
         run = f"run {self.run.run}" if self.run else "a run"
         view = self.newest.view if self.newest else None
-        where = f"{view.name} is {view.state.value}" if view else "there was no epoch yet"
+        where = "there was no epoch yet"
+        if view is not None:
+            where = f"{view.name} has not begun" if is_closed(view) else f"{view.name} is {view.state.value}"
         another = f"; another has begun since: {self.who}" if self.who else ""
         return {
             Ended.STOPPED: f"{run} has ended; {where}",
@@ -98,7 +102,8 @@ class Outcome:
             return "ask again: the request stands, and the run ends when its epoch does; stopping its process is safe"
         if not self.is_settled and self.newest is not None:
             verb = "commit" if self.newest.view.state in OWED else "abort"
-            return f"start the query, or: onceonly transactions {verb} {self.newest.view.name}"
+            where = f"{self.newest.view.name} {shlex.quote(self.path)}".rstrip()
+            return f"start the query, or: onceonly transactions {verb} {where}"
         return ""
 
 
@@ -128,6 +133,16 @@ def stop(
         elif clock.monotonic() > deadline:
             return request.outcome(Ended.RUNNING if request.is_heard() else Ended.UNHEARD)
         clock.sleep(poll_s)
+
+
+def unnoted(checkpoint: Checkpoint) -> int | None:
+    """Return the newest epoch that is whole, where Spark has not noted its end; else None. Any process; reads only.
+
+    A start notes it. Until then nothing goes on after that epoch: no savepoint, and no other number of partitions.
+    """
+    epochs = look.newest(checkpoint, limit=_RUNS_MAX, history=False).epochs
+    newest = next((each.view.epoch for each in epochs if each.view.state in SETTLED), None)
+    return newest if newest is not None and newest not in checkpoint.told.committed() else None
 
 
 class _Request:
@@ -186,7 +201,14 @@ class _Request:
         self.is_heard()
         epochs = look.newest(self._checkpoint, limit=1, history=False).epochs
         newest = epochs[0] if epochs else None
-        return Outcome(ended=ended, stop=self._stop, run=self._run, newest=newest, who=self._who)
+        return Outcome(
+            ended=ended,
+            path=self._checkpoint.path,
+            stop=self._stop,
+            run=self._run,
+            newest=newest,
+            who=self._who,
+        )
 
     @property
     def _stop_run(self) -> str:
