@@ -345,3 +345,8 @@ def test_a_move_is_accepted_by_the_command_that_is_told(
     done = run(*shlex.split(command[1]), "--yes")
     assert done.returncode == 0, done.stderr
     assert sick(coordinator, at=tmp_path / "new") == set()
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1"])
+def test_a_time_out_that_no_probe_can_keep_is_wrong_usage(tmp_path: Path, seconds: str) -> None:
+    assert run("doctor", tmp_path, "--timeout", seconds).returncode == 64

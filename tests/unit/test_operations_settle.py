@@ -477,7 +477,15 @@ def test_what_is_committed_is_not_taken_back(coordinator: QueryCoordinator) -> N
     assert coordinator.seen() == ["t0-0.done", "t0-1.done"]
 
 
-@pytest.mark.parametrize("more", [(), ("--against-decision",), ("--because", "I say so")])
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("--against-decision",),
+        ("--because", "I say so"),
+        ("--against-decision", "--because", "  "),
+    ],
+)
 def test_against_the_log_both_words_are_needed(coordinator: QueryCoordinator, more: tuple[str, ...]) -> None:
     decided(coordinator)
     before = coordinator.seen()

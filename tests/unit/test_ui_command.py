@@ -133,6 +133,15 @@ def ui_on_a_desktop(tmp_path: Path, **env: str) -> Iterator[tuple[subprocess.Pop
         process.communicate()
 
 
+@pytest.fixture
+def as_from_a_terminal() -> Iterator[None]:
+    """Let what is started hear of a terminal that is closed, though these tests may run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("as_from_a_terminal")
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_browser_is_given_a_file_of_ones_own_and_no_token_and_it_ends_with_the_page(
     tmp_path: Path, ending: signal.Signals

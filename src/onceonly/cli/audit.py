@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 @shared.path_argument
 @targets.sink_options
 @click.option(
-    "--timeout", type=float, default=30.0, show_default=True, help="Seconds for each answer of a target."
+    "--timeout",
+    type=shared.SECONDS,
+    default=30.0,
+    show_default=True,
+    help="Seconds for each answer of a target.",
 )
 @click.option(
     "--export",

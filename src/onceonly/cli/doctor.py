@@ -37,7 +37,9 @@ _TRIES = (
     metavar="OPTIONS.json",
     help="Probe a job before its first start, as this file describes it, and no checkpoint.",
 )
-@click.option("--timeout", type=float, default=10.0, show_default=True, help="Seconds for each probe.")
+@click.option(
+    "--timeout", type=shared.SECONDS, default=10.0, show_default=True, help="Seconds for each probe."
+)
 @shared.yes_option
 @shared.json_option
 def doctor(  # noqa: PLR0913  one parameter for each option

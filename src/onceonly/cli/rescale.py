@@ -23,7 +23,7 @@ from onceonly.words import n
     "--conf", "settings", multiple=True, metavar="NAME=VALUE",
     help="A setting of Spark's, as the job has it; what it noted in the checkpoint is taken from there.",
 )  # fmt: skip
-@click.option("--because", default="", metavar="TEXT", help="Why, for the record.")
+@shared.because_option
 @shared.yes_option
 @click.option("--force", is_flag=True, help="Go on where it cannot be told whether a run is alive.")
 @shared.json_option

@@ -8,7 +8,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -77,7 +77,12 @@ def path_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     return _path(hadoop_option(command))
 
 
-because_option = click.option("--because", default="", metavar="TEXT", help="Why, for the record.")
+SECONDS: Final = click.FloatRange(min=0, min_open=True)
+"""What a time-out may be."""
+because_option = click.option(
+    "--because", default="", metavar="TEXT", help="Why, for the record.",
+    callback=lambda _context, _parameter, text: text.strip(),
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
 yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--savepoint", "place", metavar="PLACE", help="Make a savepoint there once the query has ended."
 )
-@click.option("--because", default="", metavar="TEXT", help="Why, for the record.")
+@shared.because_option
 @shared.json_option
 def stop(path: str, *, wait_s: float, place: str | None, because: str, as_json: bool) -> int:
     """Let a running query end after the epoch in flight, and say when it has.

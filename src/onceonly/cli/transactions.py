@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SHOWN_MAX = 50
 _timeout = click.option(
-    "--timeout", type=float, default=60.0, show_default=True, help="Seconds for the commits."
+    "--timeout", type=shared.SECONDS, default=60.0, show_default=True, help="Seconds for the commits."
 )
 _force = click.option(
     "--force",
@@ -110,7 +110,7 @@ def list_(  # noqa: PLR0913  one parameter for each option
 @shared.path_argument
 @targets.sink_options
 @click.option(
-    "--timeout", type=float, default=30.0, show_default=True, help="Seconds for the target's answer."
+    "--timeout", type=shared.SECONDS, default=30.0, show_default=True, help="Seconds for the target's answer."
 )
 @shared.yes_option
 @shared.json_option
@@ -152,15 +152,12 @@ def explain(  # noqa: PLR0913  one parameter for each option
     return status
 
 
-_because = click.option("--because", default="", metavar="TEXT", help="Why, for the record.")
-
-
 @transactions.command()
 @click.argument("what", metavar="TRANSACTION|chk-N")
 @shared.path_argument
 @targets.sink_options
 @_timeout
-@_because
+@shared.because_option
 @shared.yes_option
 @_force
 @shared.json_option
@@ -177,7 +174,7 @@ def commit(what: str, path: str, *, because: str, **given: Any) -> int:  # noqa:
 @shared.path_argument
 @targets.sink_options
 @_timeout
-@_because
+@shared.because_option
 @click.option(
     "--against-decision",
     "against",
@@ -259,7 +256,7 @@ def _settle(  # noqa: PLR0913  one parameter for each option
 @shared.path_argument
 @targets.sink_options
 @_timeout
-@_because
+@shared.because_option
 @shared.yes_option
 @_force
 @shared.json_option
