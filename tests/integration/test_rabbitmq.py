@@ -117,6 +117,20 @@ def test_what_will_not_change_ends_the_query(
     assert "wrong" not in str(life.error)
 
 
+def test_a_stream_is_refused_before_its_first_record(rabbit: EmbeddedRabbit, tmp_path: Path) -> None:
+    """It would give what is published from now on, and nothing of the time between two receivers."""
+    publish(rabbit, "a-stream", ["1"], arguments={"x-queue-type": "stream"})
+    life = receiver(rabbit, tmp_path, "a-stream")
+    until(lambda: life.error is not None)
+    publish(rabbit, "a-stream", ["2"], arguments={"x-queue-type": "stream"})
+    assert isinstance(life.error, ConfigurationError)
+    assert "a-stream of 127.0.0.1" in life.error.what
+    assert "is a stream, and no queue" in life.error.what
+    assert "onceonly.rabbitmq.stream" in life.error.next_step
+    life.stop()
+    assert rows(tmp_path) == []
+
+
 def test_a_message_without_an_id_stays_in_the_queue(rabbit: EmbeddedRabbit, tmp_path: Path) -> None:
     publish(rabbit, "nameless", [None])
     life = receiver(rabbit, tmp_path, "nameless")

@@ -14,14 +14,13 @@ from onceonly.errors import ConfigurationError, SourceChangedError, UnavailableE
 from onceonly.sources.rabbitmq_stream.messages import Stream
 from onceonly.sources.rabbitmq_stream.options import SourceOptions
 from onceonly.sources.rabbitmq_stream.planning import Planner
+from onceonly.sources.rabbitmq_stream.positions import Position
 from onceonly.sources.rabbitmq_stream.reading import read
 from onceonly_proof.embedded.rabbitmq import EmbeddedRabbit
 from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from onceonly.sources.rabbitmq_stream.positions import Position
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]  # a further server
 
@@ -237,24 +236,44 @@ def test_a_stream_that_was_made_anew_stops_the_query(rabbit: EmbeddedRabbit, cou
         ({"uri": "amqp://guest:wrong@127.0.0.1:{port}/%2F"}, "does not take the user or the password"),
         ({"uri": "amqp://guest:guest@127.0.0.1:{port}/nowhere"}, "into the virtual host nowhere"),
         ({"uri": "amqp://guest:guest@no-such-host.invalid"}, "no-such-host.invalid .* has no address"),
-        ({"stream": "a-queue"}, r"a-queue of [\d.:]+ is a queue, and no stream"),
     ],
 )
 def test_what_will_not_change_is_told_in_one_sentence(
     rabbit: EmbeddedRabbit, given: dict[str, str], says: str
 ) -> None:
-    with pika.BlockingConnection(pika.URLParameters(rabbit.uri)) as connection:
-        channel = connection.channel()
-        channel.queue_declare("a-queue", durable=True)
-        channel.queue_purge("a-queue")
-        channel.basic_publish("", "a-queue", b"stays")
     told = {"stream": "s", **{name: text.format(port=rabbit.port) for name, text in given.items()}}
     stream = told.pop("stream")
     with pytest.raises(ConfigurationError, match=says) as error:
         Planner(options(rabbit, stream, **told)).initial()
     assert "wrong" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("starting", ["earliest", "latest", "3"])
+def test_a_queue_is_refused_before_its_first_record(rabbit: EmbeddedRabbit, kind: str, starting: str) -> None:
+    """It would lose what a reader acknowledges."""
+    queue = f"a-{kind}-queue"
+    rabbit.declare(queue, kind)
     with pika.BlockingConnection(pika.URLParameters(rabbit.uri)) as connection:
-        assert connection.channel().queue_declare("a-queue", passive=True).method.message_count == 1
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_purge(queue)
+        channel.basic_publish("", queue, b"stays")
+    told = options(rabbit, queue, startingOffsets=starting)
+    place = Position(offset=0, is_read=False)
+    for work in (
+        Planner(told).initial,
+        Planner(told).stop_at_now,
+        lambda: Planner(told).following(place),
+        lambda: texts(told, place, Position(offset=7)),
+    ):
+        with pytest.raises(
+            ConfigurationError, match=rf"{queue} of [\d.:]+ is a queue, and no stream"
+        ) as error:
+            work()
+        assert error.value.next_step == "read it with onceonly.rabbitmq, or name a stream"
+    with pika.BlockingConnection(pika.URLParameters(rabbit.uri)) as connection:
+        assert connection.channel().basic_get(queue)[2] == b"stays"
 
 
 def test_a_server_that_does_not_come_back_is_told() -> None:

@@ -24,6 +24,7 @@ _CONNECT_S: Final = 10.0
 _HEARTBEAT_S: Final = 30
 _REFUSED: Final = 403
 _MISSING: Final = 404
+_INVALID: Final = 406
 _NOT_ALLOWED: Final = 530
 _NO_SUCH = "no queue"
 """The words of one that is not there; the same code is given for one whose node is just starting."""
@@ -126,6 +127,11 @@ class Server:
         parameters.heartbeat = _HEARTBEAT_S
         parameters.connection_attempts = 1
         return parameters
+
+
+def refuses(error: BaseException, argument: str) -> bool:
+    """Say whether a queue refuses an argument of its consumers, as it is of another type."""
+    return getattr(error, "reply_code", 0) == _INVALID and argument in getattr(error, "reply_text", "")
 
 
 def text_of(value: object) -> str:

@@ -2,6 +2,9 @@
 
 A message is acknowledged when it is in the journal, and again when it comes twice. An acknowledgement may be lost with
 its server, also one that was sent; so ids are remembered for a time and not until they are acknowledged.
+
+A stream takes consumers of queues, too: it gives them what is published from then on, and whatever they acknowledge. So
+the consumer asks for the usual priority by its name, which queues take and streams refuse.
 """
 
 from __future__ import annotations
@@ -9,8 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from onceonly.errors import RecordRefusedError
-from onceonly.families.rabbitmq import Server, quietly, text_of
+from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.families.rabbitmq import Server, quietly, refuses, text_of
 from onceonly.model import Guarantee
 from onceonly.sources.journal.feeds import Batch, FeedBrokenError, Gather, guarantee_of
 from onceonly.sources.journal.segments import hash_of
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from onceonly.sources.journal.options import Limits
 
 _NAMELESS: Final = "none:"
+_PRIORITY: Final = "x-priority"
 
 
 class RabbitFeed:
@@ -60,6 +64,12 @@ class RabbitFeed:
             yield from self._consume()
         except self._server.errors as error:
             refusal = self._server.refusal(error, f"queue {self._queue}")
+            if refuses(error, _PRIORITY):
+                refusal = ConfigurationError(
+                    f"{self._queue} of {self._server.where} is a stream, and no queue: it does not keep its "
+                    "readers' place",
+                    next_step="read it with onceonly.rabbitmq.stream, or name a queue",
+                )
             if refusal is not None:
                 raise refusal from error
             why = getattr(error, "reply_text", "") or type(error).__name__
@@ -92,7 +102,7 @@ class RabbitFeed:
             gather.add(body, *self._rest_of(method, properties, body))
 
         cancelled: list[object] = []
-        channel.basic_consume(self._queue, take)
+        channel.basic_consume(self._queue, take, arguments={_PRIORITY: 0})
         channel.add_on_cancel_callback(cancelled.append)
         early = self.guarantee is Guarantee.AT_MOST_ONCE
         while True:

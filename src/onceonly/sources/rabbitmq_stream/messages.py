@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.backoff import Backoff
-from onceonly.families.rabbitmq import Server, quietly, text_of
+from onceonly.families.rabbitmq import Server, quietly, refuses, text_of
 from onceonly.sources.rabbitmq_stream.options import NAME
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ FIRST, LAST = "first", "last"
 _OFFSET: Final = "x-stream-offset"
 _MARK_BYTES: Final = 8
 _BROKEN: Final = 541
-_NO_STREAM: Final = 406
-"""A queue of another type refuses the argument."""
 
 
 class Message(NamedTuple):
@@ -175,7 +173,7 @@ class Stream:
         """Wait before another try, on another connection. Raises a typed error where that would not help."""
         self.close()
         refusal = self.server.refusal(error, f"stream {self.options.stream}")
-        if getattr(error, "reply_code", 0) == _NO_STREAM:
+        if refuses(error, _OFFSET):
             refusal = ConfigurationError(
                 f"{self.options.stream} of {self.server.where} is a queue, and no stream",
                 next_step="read it with onceonly.rabbitmq, or name a stream",
