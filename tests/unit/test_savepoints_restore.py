@@ -77,6 +77,21 @@ def test_nobody_goes_on_where_the_query_was(query: QueryCoordinator, place: Path
     assert standing.application.startswith("operator-")
 
 
+def test_at_the_former_place_no_command_accepts_a_move(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    assert restore(place, tmp_path / "to")[0] == 0
+    for words in (
+        ("doctor", query.path, "--sink", f"box={BOX}"), ("transactions", "abort", "chk-4", query.path, "--yes"),
+        ("watch", query.path, "--once"),
+    ):  # fmt: skip
+        done = run(*words)
+        said = done.stdout + done.stderr
+        assert f"start the job at file://{tmp_path / 'to'}" in said
+        assert "accept-move" not in said
+        assert "STUCK" not in said
+
+
 def test_it_refuses_where_output_was_decided_after_the_savepoint_and_says_what_stands_where(
     query: QueryCoordinator, place: Path, tmp_path: Path
 ) -> None:

@@ -103,7 +103,16 @@ class Checkpoint:
                 "place: what was seen of it before says nothing of now",
                 next_step="ask who removed the checkpoint; to see what is there now, run the command again",
             )
-        identity.compare(found, self.store, query=self.query, address=self.address)
+        try:
+            identity.compare(found, self.store, query=self.query, address=self.address)
+        except CheckpointMovedError as error:
+            if not self.was_restored:
+                raise
+            raise CheckpointMovedError(
+                f"{self.path} is where query {self.query} was before it was restored from a savepoint to "
+                f"{found.address}: the job goes on there, and there is nothing to do here",
+                next_step=f"start the job at {found.address}",
+            ) from error
 
     @property
     def sources(self) -> Known | None:
