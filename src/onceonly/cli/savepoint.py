@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onceonly.cli import shared, targets
+from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +44,13 @@ def create(checkpoint: str, place: str, *, epoch: str | None, as_json: bool) -> 
 
     here = the_one(checkpoint)
     number = shared.epoch_named(epoch) if epoch is not None else None
+    ahead = unnoted(here) if number is None and here.run.alive is False else None
+    if ahead is not None:
+        raise ConfigurationError(
+            f"no savepoint was made: chk-{ahead} is committed, and Spark has not noted its end, as its driver was "
+            "killed before",
+            next_step="start the query once, and run this again; or name an earlier epoch with --epoch, if it is meant",
+        )
     with progress("copied") as told:
         made = savepoints.create(here.location, place, epoch=number, told=told)
     where = savepoints.address_in(place, made.name)
@@ -50,12 +58,6 @@ def create(checkpoint: str, place: str, *, epoch: str | None, as_json: bool) -> 
         shared.show_json(report.savepoint(where, made))
     else:
         shared.show(report.sentence(where, made))
-    ahead = unnoted(here) if number is None and here.run.alive is False else None
-    if ahead is not None and ahead > made.epoch:
-        shared.tell(
-            f"chk-{ahead} is committed, and not in it: Spark has not noted its end, as its driver was killed before. "
-            "Start the query once, and make another, unless this epoch is meant"
-        )
     return 0
 
 
