@@ -69,6 +69,12 @@ def test_status(arguments: list[str], status: int, capsys: pytest.CaptureFixture
     assert "Traceback" not in told.err
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1"])
+def test_a_time_out_is_some_time(seconds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here("doctor", str(tmp_path), "--timeout", seconds) == 64
+    assert "--timeout" in capsys.readouterr().err
+
+
 def test_in_a_pipe_nothing_is_cut_and_nothing_is_coloured(tmp_path: Path) -> None:
     coordinator = QueryCoordinator(tmp_path / "cp")
     name = "a-very-long-transaction." * 20

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.operator_bench import QueryCoordinator, here
 
+from onceonly import savepoints
+from onceonly.errors import UnavailableError
 from onceonly.log.presence import Presence
 from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stops import StopFiles
@@ -226,3 +228,35 @@ def test_after_a_commit_by_hand_nothing_is_owed_and_the_start_that_a_savepoint_n
     world.coordinator.note(1)
     assert here("stop", str(world.path), "--savepoint", str(places), "--json") == 0
     assert json.loads(capsys.readouterr().out)["savepoint"]["epoch"] == 1
+
+
+def test_the_place_of_a_savepoint_is_looked_at_before_the_query_is_asked_to_end(
+    world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "afile").write_text("", encoding="utf-8")
+    run = world.begin("one")
+    for place, why in (
+        (tmp_path / "afile" / "x", "it is no folder"),
+        (world.path / "sp", "is in the checkpoint"),
+    ):
+        assert here("stop", str(world.path), "--savepoint", str(place), "--wait", "1s") == 64
+        assert why in capsys.readouterr().err
+        assert here("savepoint", "create", str(world.path), str(place)) == 64
+        assert why in capsys.readouterr().err
+    assert here("savepoint", "create", str(world.path), str(world.path)) == 64
+    assert world.stops.of(run) is None
+    world.let_go()
+
+
+def test_that_it_has_ended_is_told_whatever_becomes_of_the_savepoint(
+    world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_given: object, **_named: object) -> None:
+        raise UnavailableError("the disk is full", next_step="make room")
+
+    monkeypatch.setattr(savepoints, "create", full)
+    world.end(world.begin("one", alive=False))
+    assert here("stop", str(world.path), "--savepoint", str(tmp_path / "sp"), "--json") == 2
+    told = capsys.readouterr()
+    assert (json.loads(told.out)["down"], json.loads(told.out)["savepoint"]) == (True, None)
+    assert "no savepoint was made: the disk is full" in told.err

@@ -40,9 +40,11 @@ def create(checkpoint: str, place: str, *, epoch: str | None, as_json: bool) -> 
     from onceonly import savepoints
     from onceonly.operations.find import the_one
     from onceonly.operations.stop import unnoted
+    from onceonly.savepoints import place as places
     from onceonly.savepoints import report
 
     here = the_one(checkpoint)
+    places.refuse_unfit(place, here.location)
     number = shared.epoch_named(epoch) if epoch is not None else None
     ahead = unnoted(here) if number is None and here.run.alive is False else None
     if ahead is not None:

@@ -9,6 +9,7 @@ import click
 
 from onceonly.cli import shared
 from onceonly.cli.savepoint import progress
+from onceonly.errors import OnceonlyError
 
 if TYPE_CHECKING:
     from onceonly.savepoints import Savepoint
@@ -34,13 +35,22 @@ def stop(path: str, *, wait_s: float, place: str | None, because: str, as_json: 
     from onceonly.operations import report
     from onceonly.operations import stop as operation
     from onceonly.operations.find import the_one
+    from onceonly.savepoints import place as places
     from onceonly.savepoints import report as savepoints
 
     checkpoint = the_one(path)
+    if place is not None:
+        places.refuse_unfit(place, checkpoint.location)
     outcome = operation.stop(checkpoint, because=because, within_s=wait_s, tell=shared.tell)
     is_whole = outcome.is_down and outcome.is_settled
     ahead = operation.unnoted(checkpoint) if place is not None and is_whole else None
-    made = _made(checkpoint.location, place) if place is not None and is_whole and ahead is None else None
+    made: tuple[str, Savepoint] | None = None
+    failed: OnceonlyError | None = None
+    if place is not None and is_whole and ahead is None:
+        try:
+            made = _made(checkpoint.location, place)
+        except OnceonlyError as error:  # the query has ended all the same
+            failed = error
     if as_json:
         shared.show_json({
             "path": checkpoint.path, "query": checkpoint.query, **report.stopped(outcome),
@@ -59,6 +69,9 @@ def stop(path: str, *, wait_s: float, place: str | None, because: str, as_json: 
             f"{shlex.quote(place or '')}",
         )
         return shared.EXIT_ANOMALY
+    if failed is not None:
+        shared.complain(f"no savepoint was made: {failed.what}", failed.next_step)
+        return shared.status_of(failed)
     if place is not None and made is None:
         shared.tell(
             "no savepoint was made: one is made of a query that has ended with all of its epochs whole"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -42,6 +43,34 @@ class Standing:
     @property
     def name(self) -> str:
         return self.address.path.rpartition("/")[2]
+
+
+def refuse_unfit(place: str, checkpoint: str) -> None:
+    """See that a savepoint of a checkpoint could be made in a place, which is left as it is.
+
+    Raises ``ConfigurationError`` where the place is in the checkpoint, or no folder that could be written to;
+    ``UnavailableError``.
+    """
+    into, source = address_of(place, what="the place of savepoints"), address_of(checkpoint)
+    folder, around = folder_of(into), folder_of(source)
+    if folder is not None and around is not None:
+        is_inside = folder.resolve().is_relative_to(around.resolve())
+    else:
+        is_inside = f"{into.location.rstrip('/')}/".startswith(f"{source.location.rstrip('/')}/")
+    if is_inside:
+        raise ConfigurationError(
+            f"{place} is in the checkpoint {checkpoint}, which the savepoint shall outlive",
+            next_step="name a place beside it",
+        )
+    if folder is None:
+        open_store(into).list_folders("")
+        return
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "this user may not write there" if there.is_dir() else "it is no folder"
+        raise ConfigurationError(
+            f"no savepoint can be made in {place}: {there}: {why}", next_step="name a folder"
+        )
 
 
 def standing(place: str) -> list[Standing]:
