@@ -195,6 +195,16 @@ def test_a_run_that_was_killed_last_is_the_newest_that_happened() -> None:
     assert shown.bars[1].end == bench.ZERO + 8.25
 
 
+def test_runs_are_in_the_order_of_the_log_where_the_clock_of_one_was_ahead() -> None:
+    dead, lives = bench.usual(0, 3600), bench.usual(1, 9)
+    dead = replace(dead, chain=(replace(dead.chain[0], run="dead"),))
+    lives = replace(lives, chain=(replace(lives.chain[0], run="lives"),))
+    by_clock = [bench.run("lives", 8), bench.run("dead", 3600)]
+    shown = view(bench.model(dead, lives, alive=True, runs=by_clock))
+    assert [bar.told.split()[1].rstrip(",") for bar in shown.bars] == ["dead", "lives"]
+    assert [bar.told.rpartition(", ")[2] for bar in shown.bars] == ["cut off: nobody noted its end", "alive"]
+
+
 def test_an_epoch_says_whether_it_was_written_twice() -> None:
     def once(*epochs: EpochModel) -> str:
         return view(bench.model(*epochs)).epochs[-1].once

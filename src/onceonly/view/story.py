@@ -93,8 +93,18 @@ def _last_heard(begin: float, after: float | None, epochs: Sequence[Epoch]) -> f
 
 def _successions(model: CheckpointModel) -> Iterator[tuple[Run, Run | None]]:
     """Yield each run, oldest first, with the one that began after it."""
-    runs = model.runs[::-1]
+    runs = _in_order(model)
     return zip_longest(runs, runs[1:])
+
+
+def _in_order(model: CheckpointModel) -> list[Run]:
+    """Return the runs, oldest first: by the log, where its links name them, and else by their clocks."""
+    links = (link for each in reversed(model.epochs) for link in each.chain)
+    first = {run: number for number, run in enumerate(dict.fromkeys(link.run for link in links))}
+    runs = list(model.runs[::-1])
+    named = sorted((run for run in runs if run.run in first), key=lambda run: first[run.run])
+    following = iter(named)
+    return [next(following) if run.run in first else run for run in runs]
 
 
 def _ended(run: Run, *, alive: bool | None) -> str:
