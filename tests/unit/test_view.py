@@ -158,6 +158,14 @@ def test_a_vote_whose_clock_is_wrong_stands_between_its_plan_and_its_decision() 
     assert plan.place <= voted.place <= decided.place
 
 
+@pytest.mark.parametrize("off_s", [-3600, 3600])
+def test_a_phase_is_unknown_where_the_clock_of_a_vote_contradicts_plan_or_decision(off_s: float) -> None:
+    votes = [bench.vote(0, 0, 0.4), bench.vote(0, 1, off_s + 0.9)]
+    [epoch] = view(bench.model(bench.told(bench.decision(0, 1, votes), settled=bench.receipt(0, 1.25)))).epochs
+    assert (epoch.phase("write"), epoch.phase("decide"), epoch.decided_s) == (None, None, None)
+    assert (epoch.phase("commit"), epoch.slow) == (0.25, "")
+
+
 def test_a_folded_epoch_is_one_line_and_is_said_to_be() -> None:
     shown = view(bench.model(bench.folded(0, 1), bench.folded(1, None), bench.usual(2, 9), known=9))
     assert [mark.what for mark in shown.epochs[0].marks] == [What.FOLDED]

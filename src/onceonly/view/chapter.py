@@ -9,6 +9,7 @@ from onceonly.log.identity import FOLDER
 from onceonly.model import Guarantee, LinkKind, seconds_of
 from onceonly.operations.disk import BARRIER, NOTED, put, size
 from onceonly.operations.states import OWED, SETTLED, WITH_REASON, EpochState, HandleState, meaning
+from onceonly.view.clock import TOLERANCE_S
 from onceonly.view.telling import by, moment, outcomes, took
 from onceonly.view.values import (
     COMMIT,
@@ -282,13 +283,16 @@ def _phases(link: Link, found: EpochModel) -> tuple[tuple[Phase, ...], str]:
     settled = seconds_of(found.receipt.stamp if found.receipt else None)
     votes = {(vote.sink, vote.slot): seconds_of(vote.stamp) for vote in link.votes}
     last = max(votes.values(), default=0.0)
+    if any(at and not _fits(planned, at, decided) for at in votes.values()):
+        last = 0.0  # one clock is wrong, so that nobody knows which vote was the last, and when
+    contradicted = bool(votes) and not last and any(votes.values())
     commit = _between(decided, settled)
     if commit is None and found.receipt is not None and not settled:
         commit = found.receipt.seconds
     spans = {WRITE: _between(planned, last), DECIDE: _between(last, decided), COMMIT: commit}
     phases = tuple(Phase(name=name, seconds=span) for name, span in spans.items())
     known = {name: span for name, span in spans.items() if span is not None}
-    if link.kind is not LinkKind.COMMIT or not known:
+    if link.kind is not LinkKind.COMMIT or not known or contradicted:
         return phases, ""
     longest = max(known, key=lambda name: known[name])
     slow = f"{longest} took longest: {took(known[longest])}"
@@ -303,6 +307,11 @@ def _phases(link: Link, found: EpochModel) -> tuple[tuple[Phase, ...], str]:
 def _between(before: float, after: float) -> float | None:
     """Return the seconds between two moments; None where one is not known, or clocks contradict the order."""
     return after - before if before and after and after >= before else None
+
+
+def _fits(planned: float, voted: float, decided: float) -> bool:
+    """Say whether a vote was between its plan and its decision by their clocks, as far as these are known."""
+    return planned - TOLERANCE_S <= voted and (not decided or voted <= decided + TOLERANCE_S)
 
 
 def _amount(vote: Vote) -> str:
