@@ -166,6 +166,12 @@ def test_a_phase_is_unknown_where_the_clock_of_a_vote_contradicts_plan_or_decisi
     assert (epoch.phase("commit"), epoch.slow) == (0.25, "")
 
 
+def test_how_long_the_commits_took_is_unknown_where_the_receipt_has_no_stamp() -> None:
+    found = bench.told(bench.decision(0, 1, [bench.vote(0, 0, 0.4)]), settled=bench.receipt(0, None, commits=1))
+    [bar] = [bar for bar in view(bench.model(found)).epochs[0].bars if bar.lane == "sink box"]
+    assert bar.told == "1 transaction of box committed; how long it took is not known"
+
+
 def test_a_folded_epoch_is_one_line_and_is_said_to_be() -> None:
     shown = view(bench.model(bench.folded(0, 1), bench.folded(1, None), bench.usual(2, 9), known=9))
     assert [mark.what for mark in shown.epochs[0].marks] == [What.FOLDED]

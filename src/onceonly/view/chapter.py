@@ -191,7 +191,7 @@ class Chapter:
 
     def _commits(self, decided: dict[str, float | None], placed: Placed | None) -> None:
         """Draw a bar for each sink from a decision to the receipt, or on where there is none."""
-        handles = self._found.handles
+        handles, receipt = self._found.handles, self._found.receipt
         for sink in dict.fromkeys(handle.vote.sink for handle in handles):
             own = [handle for handle in handles if handle.vote.sink == sink]
             begin = decided.get(f"link {own[-1].link.name}")
@@ -202,7 +202,10 @@ class Chapter:
                 told = f"{n(doubt, 'transaction')} of {sink} in doubt since {moment(begin)}"
                 self._bars.append(Bar(work=Work.DOUBT, lane=lane_of(sink), told=told, begin=begin, sink=sink))
             elif placed is not None and placed.place is not None:
-                told = f"{n(len(own), 'transaction')} of {sink} committed within {took(placed.place - begin)}"
+                told = f"{n(len(own), 'transaction')} of {sink} committed"
+                # Without both clocks, the places are those of the steps before.
+                timed = self._when(own[-1].link) and receipt is not None and seconds_of(receipt.stamp)
+                told += f" within {took(placed.place - begin)}" if timed else "; how long it took is not known"
                 work, later = Work.COMMITTING, self._finished_by(own[-1].link)
                 if later:
                     work, told = Work.DOUBT, f"{told}: in doubt until {later} finished it"
