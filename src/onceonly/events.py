@@ -19,12 +19,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onceonly.errors import ConfigurationError
 from onceonly.model import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _ENV = "ONCEONLY_EVENTS"
+_FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "t": (int, float), "incarnation": str, "seq": int, "actor": str, "kind": str, "query": str, "epoch": int,
+    "sink": str, "slot": int, "transaction": str,
+}  # fmt: skip
+"""What readers rely on in each line."""
 _lock = threading.Lock()
 _writer: _Writer | None = None
 
@@ -129,10 +135,25 @@ class Steps:
 
 
 def read(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield all events of a folder in the order of their clocks; a torn last line is left out."""
+    """Yield all events of a folder in the order of their clocks; a torn line is left out.
+
+    Raises ``ConfigurationError`` for a line that is of something else.
+    """
     lines: list[dict[str, Any]] = []
     for path in folder.glob("*.jsonl"):
-        for text in path.read_bytes().splitlines():
-            with contextlib.suppress(json.JSONDecodeError):
-                lines.append(json.loads(text))
+        for number, text in enumerate(path.read_bytes().splitlines(), 1):
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue
+            if not _is_event(line):
+                raise ConfigurationError(
+                    f"line {number} of {path} is not of an event log",
+                    next_step="name the folder that ONCEONLY_EVENTS named, or take the file out of it",
+                )
+            lines.append(line)
     yield from sorted(lines, key=lambda line: (line["t"], line["incarnation"], line["seq"]))
+
+
+def _is_event(line: object) -> bool:
+    return isinstance(line, dict) and all(isinstance(line.get(name), kind) for name, kind in _FIELDS.items())

@@ -397,6 +397,20 @@ def test_report_without_a_place_and_with_one_that_cannot_be_written_says_so(stuc
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.parametrize("line", ['{"a":1}', "7"])
+def test_an_event_log_with_a_line_of_something_else_is_refused_by_file_and_line(
+    stuck: QueryCoordinator, line: str
+) -> None:
+    folder = stuck.path.parent / "events"
+    folder.mkdir()
+    ran = run("report", stuck.path, "--out", "-", "--events", folder)
+    assert f"is of the query {stuck.query}" in ran.stderr
+    (folder / "other.jsonl").write_text(f"{line}\n")
+    ran = run("report", stuck.path, "--out", "-", "--events", folder)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (64, False)
+    assert f"line 1 of {folder}/other.jsonl" in " ".join(ran.stderr.split())
+
+
 def test_report_shows_as_many_epochs_as_it_is_told_and_says_how_many_there_are(
     stuck: QueryCoordinator,
 ) -> None:

@@ -52,6 +52,8 @@ def report(
         raise ConfigurationError("nothing was asked for", next_step="say where to: --out run.html")
     view = seen(the_one(path), epochs=limit)
     lines = trace.of_query(view, event_log.read(events)) if events is not None else []
+    if events is not None and not lines:
+        shared.tell(f"no line of {events} is of the query {view.query}: the event log adds nothing")
     view = trace.with_events(view, lines)
     texts = [(out, page(view))] if out is not None else []
     for file, text in (*texts, *((file, export(Export(form), view, lines)) for form, file in exports)):
