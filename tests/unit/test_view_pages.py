@@ -411,6 +411,13 @@ def test_an_event_log_with_a_line_of_something_else_is_refused_by_file_and_line(
     assert f"line 1 of {folder}/other.jsonl" in " ".join(ran.stderr.split())
 
 
+def test_report_writes_no_export_over_the_report(stuck: QueryCoordinator) -> None:
+    out = stuck.path.parent / "x.html"
+    ran = run("report", stuck.path, "--out", out, "--export", "perfetto", out)
+    assert (ran.returncode, out.exists()) == (64, False)
+    assert "named twice" in ran.stderr
+
+
 def test_report_shows_as_many_epochs_as_it_is_told_and_says_how_many_there_are(
     stuck: QueryCoordinator,
 ) -> None:

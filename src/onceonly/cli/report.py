@@ -50,6 +50,10 @@ def report(
 
     if out is None and not exports:
         raise ConfigurationError("nothing was asked for", next_step="say where to: --out run.html")
+    files = [file.absolute() for file in (out, *(file for _, file in exports)) if file is not None]
+    twice = next((file for number, file in enumerate(files) if file in files[:number]), None)
+    if twice is not None:
+        raise ConfigurationError(f"{twice} was named twice", next_step="name a file for each of them")
     view = seen(the_one(path), epochs=limit)
     lines = trace.of_query(view, event_log.read(events)) if events is not None else []
     if events is not None and not lines:
