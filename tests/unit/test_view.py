@@ -161,13 +161,17 @@ def test_a_vote_whose_clock_is_wrong_stands_between_its_plan_and_its_decision() 
 @pytest.mark.parametrize("off_s", [-3600, 3600])
 def test_a_phase_is_unknown_where_the_clock_of_a_vote_contradicts_plan_or_decision(off_s: float) -> None:
     votes = [bench.vote(0, 0, 0.4), bench.vote(0, 1, off_s + 0.9)]
-    [epoch] = view(bench.model(bench.told(bench.decision(0, 1, votes), settled=bench.receipt(0, 1.25)))).epochs
+    [epoch] = view(
+        bench.model(bench.told(bench.decision(0, 1, votes), settled=bench.receipt(0, 1.25)))
+    ).epochs
     assert (epoch.phase("write"), epoch.phase("decide"), epoch.decided_s) == (None, None, None)
     assert (epoch.phase("commit"), epoch.slow) == (0.25, "")
 
 
 def test_how_long_the_commits_took_is_unknown_where_the_receipt_has_no_stamp() -> None:
-    found = bench.told(bench.decision(0, 1, [bench.vote(0, 0, 0.4)]), settled=bench.receipt(0, None, commits=1))
+    found = bench.told(
+        bench.decision(0, 1, [bench.vote(0, 0, 0.4)]), settled=bench.receipt(0, None, commits=1)
+    )
     [bar] = [bar for bar in view(bench.model(found)).epochs[0].bars if bar.lane == "sink box"]
     assert bar.told == "1 transaction of box committed; how long it took is not known"
 

@@ -29,6 +29,9 @@ import onceonly
 from onceonly.cli import shared
 from onceonly.errors import ConfigurationError
 from onceonly.log.actions import Action
+from onceonly.log.runs import RunFiles
+from onceonly.operations import look
+from onceonly.operations.find import open_checkpoint
 from onceonly.operations.offsets import Partition
 from onceonly.view import page, terminal
 from onceonly.view.epoch import epoch as epoch_picture
@@ -409,6 +412,15 @@ def test_an_event_log_with_a_line_of_something_else_is_refused_by_file_and_line(
     ran = run("report", stuck.path, "--out", "-", "--events", folder)
     assert (ran.returncode, "Traceback" in ran.stderr) == (64, False)
     assert f"line 1 of {folder}/other.jsonl" in " ".join(ran.stderr.split())
+
+
+def test_all_runs_that_are_kept_are_read_and_what_is_left_out_is_said(stuck: QueryCoordinator) -> None:
+    for number in range(30):
+        RunFiles(stuck.path).put(bench.run(f"r{number}", number))
+    assert len(look.newest(open_checkpoint(str(stuck.path)), limit=1, history=False).runs) == 30
+    many = view(bench.model(*(bench.usual(each, 2 * each) for each in range(45)), runs=[bench.run("a", 0)]))
+    assert "1 older run of these epochs is not drawn" in many.left_out
+    assert "5 more epochs in the list above without details." in page.report(many)
 
 
 def test_report_writes_no_export_over_the_report(stuck: QueryCoordinator) -> None:

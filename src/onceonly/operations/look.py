@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from onceonly import background
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
 from onceonly.log.actions import ACTIONS, UPKEEP, ActionFiles
+from onceonly.log.dated import KEEP
 from onceonly.log.runs import RunFiles
 from onceonly.log.stored_progress import progress_in
 from onceonly.operations import disk, offsets, stamps, states
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
 
 _RUNS_MAX = 10
+"""In a store, where each file waits long; of a folder all are read that are kept."""
 _ACTIONS_MAX = 20
 
 
@@ -269,7 +271,8 @@ def _read(checkpoint: Checkpoint, epochs: Sequence[int]) -> Iterator[_Read]:
 def _runs(checkpoint: Checkpoint) -> tuple[Run, ...]:
     """Return the newest runs; they are for people only, so nobody misses what cannot be read."""
     try:
-        return tuple(RunFiles(checkpoint.folder or checkpoint.store).newest(_RUNS_MAX))
+        limit = _RUNS_MAX if checkpoint.folder is None else KEEP
+        return tuple(RunFiles(checkpoint.folder or checkpoint.store).newest(limit))
     except OnceonlyError:
         return ()
 

@@ -205,7 +205,9 @@ class Chapter:
                 told = f"{n(len(own), 'transaction')} of {sink} committed"
                 # Without both clocks, the places are those of the steps before.
                 timed = self._when(own[-1].link) and receipt is not None and seconds_of(receipt.stamp)
-                told += f" within {took(placed.place - begin)}" if timed else "; how long it took is not known"
+                told += (
+                    f" within {took(placed.place - begin)}" if timed else "; how long it took is not known"
+                )
                 work, later = Work.COMMITTING, self._finished_by(own[-1].link)
                 if later:
                     work, told = Work.DOUBT, f"{told}: in doubt until {later} finished it"

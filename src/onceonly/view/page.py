@@ -16,6 +16,7 @@ from onceonly.view.markup import Child, Markup, join, tag, verbatim
 from onceonly.view.multiples import multiples
 from onceonly.view.story import cut
 from onceonly.view.timeline import kinds, timeline
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +63,12 @@ def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
     numbers &= {each.number for each in detailed[: len(details)]}
     lines, dropped = _list(view, href, bytes_max - spent)
     said = (f"{dropped} older epochs are in the figures alone: their lines would not fit",) if dropped else ()
+    bare = sum(not each.folded for each in view.epochs) - len(details)
+    less = (
+        tag("p", f"{n(bare, 'more epoch')} in the list above without details.", class_="oo-note")
+        if bare
+        else None
+    )
     body = [
         *top,
         _section(
@@ -69,7 +76,7 @@ def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
             _scroll("Epochs", lines),
             *(tag("p", f"{each}.", class_="oo-note") for each in said),
         ),
-        _section("The newest epochs, and those that were not as always", *details),
+        _section("The newest epochs, and those that were not as always", *details, less),
     ]
     return whole(f"onceonly: query {view.called}", join(*body))
 

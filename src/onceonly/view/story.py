@@ -153,6 +153,10 @@ def _left_out(model: CheckpointModel, epochs: Sequence[Epoch]) -> Iterator[str]:
     if model.known is not None and len(epochs) < model.known:
         more = model.known - len(epochs)
         yield f"{more} of {n(model.known, 'epoch')} are not shown"
+    named = {link.run for each in model.epochs for link in each.chain} if model.runs else set()
+    runs = len(named - {run.run for run in model.runs})
+    if runs:
+        yield f"{n(runs, 'older run')} of these epochs {'is' if runs == 1 else 'are'} not drawn"
     folded = sum(each.folded for each in epochs)
     if folded:
         yield (
