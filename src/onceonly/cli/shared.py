@@ -66,7 +66,6 @@ class _NewFile(click.Path):
 
 
 NEW_FILE = _NewFile()
-SECONDS = click.FloatRange(min=0, min_open=True)
 # What a name from outside could steer a terminal with, or turn round the text that stands behind it.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _EPOCH = re.compile(r"(?:chk-)?(\d{1,19})")
