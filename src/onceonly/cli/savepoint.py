@@ -46,11 +46,10 @@ def create(checkpoint: str, place: str, *, epoch: str | None, as_json: bool) -> 
     here = the_one(checkpoint)
     places.refuse_unfit(place, here.location)
     number = shared.epoch_named(epoch) if epoch is not None else None
-    ahead = unnoted(here) if number is None and here.run.alive is False else None
-    if ahead is not None:
+    why_not = unnoted(here) if number is None and here.run.alive is False else ""
+    if why_not:
         raise ConfigurationError(
-            f"no savepoint was made: chk-{ahead} is committed, and Spark has not noted its end, as its driver was "
-            "killed before",
+            why_not,
             next_step="start the query once, and run this again; or name an earlier epoch with --epoch, if it is meant",
         )
     with progress("copied") as told:

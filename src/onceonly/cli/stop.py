@@ -43,10 +43,10 @@ def stop(path: str, *, wait_s: float, place: str | None, because: str, as_json: 
         places.refuse_unfit(place, checkpoint.location)
     outcome = operation.stop(checkpoint, because=because, within_s=wait_s, tell=shared.tell)
     is_whole = outcome.is_down and outcome.is_settled
-    ahead = operation.unnoted(checkpoint) if place is not None and is_whole else None
+    why_not = operation.unnoted(checkpoint) if place is not None and is_whole else ""
     made: tuple[str, Savepoint] | None = None
     failed: OnceonlyError | None = None
-    if place is not None and is_whole and ahead is None:
+    if place is not None and is_whole and not why_not:
         try:
             made = _made(checkpoint.location, place)
         except OnceonlyError as error:  # the query has ended all the same
@@ -61,10 +61,9 @@ def stop(path: str, *, wait_s: float, place: str | None, because: str, as_json: 
         shared.show(*told, *([savepoints.sentence(*made)] if made else []))
     if outcome.next_step:
         shared.complain(f"query {checkpoint.query}: {outcome.sentence}", outcome.next_step)
-    if ahead is not None:
+    if why_not:
         shared.complain(
-            f"no savepoint was made: chk-{ahead} is committed, and Spark has not noted its end, as its driver was "
-            "killed before",
+            why_not,
             f"start the query once, then: onceonly stop {shlex.quote(checkpoint.path)} --savepoint "
             f"{shlex.quote(place or '')}",
         )

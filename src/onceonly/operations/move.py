@@ -15,9 +15,10 @@ from onceonly.log.actions import Action, ActionFiles, user
 from onceonly.log.opening import accept_move
 from onceonly.log.place import log_store
 from onceonly.operations.settle import refuse_if_alive
-from onceonly.savepoints.manifest import BEGUN, FILES, NAME
+from onceonly.savepoints.manifest import FILES
+from onceonly.savepoints.place import at as savepoint_at
 from onceonly.stores.address import Kind, parse
-from onceonly.stores.opened import address_of, folder_of, open_store
+from onceonly.stores.opened import address_of, folder_of
 from onceonly.stores.probing import probe_name
 
 if TYPE_CHECKING:
@@ -115,8 +116,7 @@ def _refuse_savepoint(checkpoint: Checkpoint) -> None:
     around, _, name = checkpoint.location.rstrip("/").rpartition("/")
     if name != FILES.rstrip("/"):
         return
-    store = open_store(address_of(around))
-    if any(store.get(each) is not None for each in (NAME, BEGUN)):
+    if savepoint_at(address_of(around)) is not None:
         raise ConfigurationError(
             f"{checkpoint.path} is what a savepoint holds, and a job that runs in it would spoil it",
             next_step=f"onceonly savepoint restore {shlex.quote(around)} --to CHECKPOINT",

@@ -162,6 +162,11 @@ def is_closed(view: EpochView) -> bool:
     return view.state is EpochState.ABORTED and view.reason in {_DRAINED, RESTORED}
 
 
+def is_quiet(view: EpochView) -> bool:
+    """Say whether nothing of an epoch is to be done any more, or yet."""
+    return view.state in QUIET or is_closed(view)
+
+
 def meaning(reason: str) -> str:
     """Say what a link's reason means to who runs the query."""
     return _MEANINGS.get(reason, reason)

@@ -18,7 +18,7 @@ from onceonly.log.runs import RunFiles
 from onceonly.log.stops import Stop, StopFiles
 from onceonly.model import Stamp, seconds_of
 from onceonly.operations import look, sinks
-from onceonly.operations.states import OWED, QUIET, SETTLED, is_closed
+from onceonly.operations.states import OWED, SETTLED, is_closed, is_quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ class Outcome:
     """
 
     ended: Ended
-    path: str = ""
+    path: str
     stop: Stop | None = None
     run: Run | None = None
     newest: EpochModel | None = None
@@ -71,7 +71,7 @@ class Outcome:
     @property
     def is_settled(self) -> bool:
         """Whether nothing is left of the newest epoch for a start to do."""
-        return self.newest is None or self.newest.view.state in QUIET or is_closed(self.newest.view)
+        return self.newest is None or is_quiet(self.newest.view)
 
     @property
     def sentence(self) -> str:
@@ -102,8 +102,7 @@ class Outcome:
             return "ask again: the request stands, and the run ends when its epoch does; stopping its process is safe"
         if not self.is_settled and self.newest is not None:
             verb = "commit" if self.newest.view.state in OWED else "abort"
-            where = f"{self.newest.view.name} {shlex.quote(self.path)}".rstrip()
-            return f"start the query, or: onceonly transactions {verb} {where}"
+            return f"start the query, or: onceonly transactions {verb} {self.newest.view.name} {shlex.quote(self.path)}"
         return ""
 
 
@@ -135,14 +134,19 @@ def stop(
         clock.sleep(poll_s)
 
 
-def unnoted(checkpoint: Checkpoint) -> int | None:
-    """Return the newest epoch that is whole, where Spark has not noted its end; else None. Any process; reads only.
+def unnoted(checkpoint: Checkpoint) -> str:
+    """Say why no savepoint can be made of the newest epoch that is whole; empty where it can. Any process; reads only.
 
-    A start notes it. Until then nothing goes on after that epoch: no savepoint, and no other number of partitions.
+    Spark has not noted its end, which a start does. Until then nothing goes on after that epoch.
     """
     epochs = look.newest(checkpoint, limit=_RUNS_MAX, history=False).epochs
     newest = next((each.view.epoch for each in epochs if each.view.state in SETTLED), None)
-    return newest if newest is not None and newest not in checkpoint.told.committed() else None
+    if newest is None or newest in checkpoint.told.committed():
+        return ""
+    return (
+        f"no savepoint was made: chk-{newest} is committed, and Spark has not noted its end, as its driver was killed "
+        "before"
+    )
 
 
 class _Request:

@@ -79,12 +79,12 @@ def standing(place: str) -> list[Standing]:
     Raises ``UnavailableError``.
     """
     root = address_of(place, what="the place of savepoints")
-    own = _look(root)
+    own = at(root)
     if own is not None:
         return [own]
     folders = sorted(open_store(root).list_folders(""))
     found = background.spread(
-        "onceonly-look", lambda name: _look(root.below(name)), folders, threads_max=_AT_ONCE
+        "onceonly-look", lambda name: at(root.below(name)), folders, threads_max=_AT_ONCE
     )
     return sorted(
         (each for each in found if each is not None),
@@ -104,7 +104,7 @@ def newest_at(place: str, query: str, *, now: float) -> float:
     One of a clock that was ahead tells nothing: until its time has come, it would stand for all that are to be made.
     """
     found = (seconds_of(each.savepoint.made) for each in of_query(place, query) if each.savepoint is not None)
-    return max((at for at in found if at <= now + AHEAD_S), default=0.0)
+    return max((made for made in found if made <= now + AHEAD_S), default=0.0)
 
 
 def some(place: str) -> list[Standing]:
@@ -151,7 +151,7 @@ def _refuse(place: str, begun: list[Standing]) -> NoReturn:
 def folder_of_one(place: str) -> Standing:
     """Return what one savepoint is, by its folder, whole or not. Raises ``ConfigurationError`` where it is none."""
     address = address_of(place, what="the savepoint")
-    found = _look(address)
+    found = at(address)
     if found is None:
         raise ConfigurationError(
             f"{place} is not the folder of a savepoint",
@@ -208,7 +208,8 @@ def _drop_folders(folder: Path) -> None:
             below.rmdir()
 
 
-def _look(address: Address) -> Standing | None:
+def at(address: Address) -> Standing | None:
+    """Return the savepoint that a folder is, whole or not; None where it is none. Raises ``UnavailableError``."""
     store = open_store(address)
     data = store.get(NAME)
     damaged: LogError | None = None

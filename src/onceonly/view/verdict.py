@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from onceonly.model import Guarantee, Skip, seconds_of
-from onceonly.operations.states import QUIET, VISIBLE, EpochState, is_closed, meaning
+from onceonly.operations.states import QUIET, VISIBLE, EpochState, is_quiet, meaning
 from onceonly.view.values import Level, Verdict
 from onceonly.words import n
 
@@ -43,7 +43,7 @@ def verdict(model: CheckpointModel) -> Verdict:
 def _by_log(model: CheckpointModel) -> Verdict:
     safe = _safe(model)
     newest = model.epochs[0] if model.epochs else None
-    if newest is None or newest.view.state in QUIET or is_closed(newest.view):
+    if newest is None or is_quiet(newest.view):
         level = Level.WORKING if newest is None and model.run.alive else Level.SAFE
         return Verdict(level=level, safe=safe, next_step=_idle(model))
     if newest.view.state in {EpochState.IN_FLIGHT, EpochState.ABORTED}:
