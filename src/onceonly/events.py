@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 _ENV = "ONCEONLY_EVENTS"
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
-    "t": (int, float), "incarnation": str, "seq": int, "actor": str, "kind": str, "query": str, "epoch": int,
-    "sink": str, "slot": int, "transaction": str,
+    "t": (int, float), "incarnation": str, "seq": int, "kind": str, "query": str, "epoch": int,
 }  # fmt: skip
-"""What readers rely on in each line."""
+"""What every line has, whatever it is of, and by which it is known."""
 _lock = threading.Lock()
 _writer: _Writer | None = None
 
