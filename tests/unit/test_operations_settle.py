@@ -467,6 +467,48 @@ def test_what_nobody_decided_is_not_committed(coordinator: QueryCoordinator) -> 
     assert "undecided.open" not in coordinator.seen()
 
 
+def test_what_is_aborted_is_said_a_second_time(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0)
+    coordinator.set_barrier(1)
+    coordinator.claim(1)
+    coordinator.open("undecided")
+    coordinator.open("beside")
+    first = run("transactions", "abort", "undecided", coordinator.path, "--yes", "--because", "a bad release")
+    assert first.returncode == 0, first.stderr
+    [action] = ActionFiles(log_store(str(coordinator.path))).newest()
+    chain = coordinator.log.chain(1)
+    for name in ("undecided", "beside"):
+        again = run("transactions", "abort", name, coordinator.path, "--yes")
+        assert again.returncode == 0, again.stderr
+        assert f"nothing to do: transaction {name} is already aborted: {action.sentence}" in again.stderr
+        assert f"at {action.stamp.at} by {getpass.getuser()}" in again.stderr
+        refused = run("transactions", "commit", name, coordinator.path, "--yes")
+        assert (refused.returncode, f"transaction {name} is aborted" in refused.stderr) == (64, True)
+    assert coordinator.log.chain(1) == chain
+    assert ActionFiles(log_store(str(coordinator.path))).newest() == [action]
+    # One of that name that is open anew is another.
+    coordinator.open("undecided")
+    assert "already" not in run("transactions", "abort", "undecided", coordinator.path, "--yes").stderr
+    assert "undecided.open" not in coordinator.seen()
+    unknown = run("transactions", "abort", "nobodys", coordinator.path, "--yes")
+    assert (unknown.returncode, "has a transaction 'nobodys'" in unknown.stderr) == (64, True)
+
+
+def test_an_abort_that_was_killed_after_its_sweep_is_run_again(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0)
+    coordinator.set_barrier(1)
+    coordinator.claim(1)
+    coordinator.open("undecided")
+    assert run("transactions", "abort", "undecided", coordinator.path, "--yes").returncode == 0
+    actions = ActionFiles(log_store(str(coordinator.path)))
+    [action] = actions.newest()
+    actions.put(replace(action, after="", aborted=("undecided",)))
+    again = run("transactions", "abort", "undecided", coordinator.path, "--yes")
+    assert again.returncode == 0, again.stderr
+    assert len(actions.newest()) == 2
+    assert actions.newest()[0].aborted == ("undecided",)
+
+
 def test_what_is_committed_is_not_taken_back(coordinator: QueryCoordinator) -> None:
     coordinator.complete(0)
     refused = run(
@@ -581,7 +623,7 @@ def test_each_action_leaves_who_when_why_before_and_after(coordinator: QueryCoor
     assert action == {
         "command": "commit", "epoch": 2, "who": getpass.getuser(), "host": socket.gethostname(),
         "pid": action["pid"], "at": action["at"], "because": "the job stays down", "against_decision": False,
-        "before": "decided (2 pending)", "after": "committed (2 committed)",
+        "before": "decided (2 pending)", "after": "committed (2 committed)", "aborted": ["loser"],
     }  # fmt: skip
 
 

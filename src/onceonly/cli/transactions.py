@@ -337,6 +337,11 @@ def _ask(*, yes: bool) -> Consent:
 def _announce(errand: Errand) -> None:
     """Say what is going to be done, or that it is done."""
     model, epoch, order = errand.model, errand.epoch, errand.order
+    if errand.record is not None:
+        shared.tell(
+            f"nothing to do: transaction {order.transaction} is already aborted: {errand.record.sentence}"
+        )
+        return
     if errand.is_done:
         shared.tell(f"nothing to do: {epoch.view.name} of query {model.query} is {epoch.view.state.value}")
         return

@@ -52,6 +52,7 @@ class Action:
 
     ``before`` and ``after`` say in words how the epoch stood; ``after`` is empty while it is not over. ``against`` says
     that it went against the decision in the log. ``plan`` is the application of the links and the receipt that it put.
+    ``aborted`` names the transactions that it has aborted; while it is not over, the one that it is to abort.
     """
 
     command: str
@@ -63,6 +64,7 @@ class Action:
     against: bool = False
     before: str = ""
     after: str = ""
+    aborted: tuple[str, ...] = ()
     id: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property

@@ -60,6 +60,7 @@ def action(found: Action) -> dict[str, Any]:
         "against_decision": found.against,
         "before": found.before,
         "after": found.after or None,
+        "aborted": list(found.aborted),
     }
 
 

@@ -44,6 +44,7 @@ _WORDS = {
     "RetryLater": ("not taken now", "yellow"),
     "Unknown": ("in doubt", "red"),
 }
+_ABORTED = "aborted and fenced"
 
 
 class Verb(enum.StrEnum):
@@ -69,12 +70,16 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
-    """What is to be done with one checkpoint; ``is_done`` says that there is nothing left to do."""
+    """What is to be done with one checkpoint; ``is_done`` says that there is nothing left to do.
+
+    ``record`` is that of the command that has aborted the transaction, where one has.
+    """
 
     model: CheckpointModel
     epoch: EpochModel
     order: Order
     is_done: bool = False
+    record: Action | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +110,11 @@ class Result:
     def lost(self) -> int:
         """How many transactions were proven lost: the query's next run writes their rows again."""
         return sum(item.outcome == _WORDS["Lost"][0] for item in self.done)
+
+    @property
+    def aborted(self) -> tuple[str, ...]:
+        """The transactions that were open, and named by no decision."""
+        return tuple(item.transaction for item in self.done if item.outcome == _ABORTED)
 
 
 def refuse_if_alive(checkpoint: Checkpoint, *, force: bool) -> None:
@@ -156,13 +166,35 @@ def prepare(checkpoint: Checkpoint, order: Order, given: Given, *, force: bool) 
         ):
             # No link names it, so it is of the epoch that would be run next.
             number = _in_flight(checkpoint)[0]
-        else:
+        elif (record := _record_of(checkpoint, order.transaction)) is None:
             return None
+        elif record.after:
+            return _aborted_before(checkpoint, order, record)
+        else:
+            number = record.epoch  # that command was broken off, and this one ends it
     refuse_if_alive(checkpoint, force=force)
     refuse_if_unfit(checkpoint)
     model = look.epoch(checkpoint, number, sizes=False)
     errand = Errand(model=model, epoch=model.epoch, order=replace(order, epoch=number))
     return replace(errand, is_done=_refuse_or_done(errand, lambda: _is_swept(checkpoint, number, given)))
+
+
+def _record_of(checkpoint: Checkpoint, transaction: str) -> Action | None:
+    """Return the newest record of a command that has aborted a transaction, or was to."""
+    return next(
+        (each for each in ActionFiles(checkpoint.store).newest() if transaction in each.aborted), None
+    )
+
+
+def _aborted_before(checkpoint: Checkpoint, order: Order, record: Action) -> Errand:
+    """Say that a transaction is aborted. Raises ``ConfigurationError`` where it is to be committed."""
+    if order.verb is Verb.COMMIT:
+        raise ConfigurationError(
+            f"transaction {order.transaction} is aborted, and cannot be committed: {record.sentence}",
+            next_step="nothing: the next start has written its rows again, or will",
+        )
+    model = look.epoch(checkpoint, record.epoch, sizes=False)
+    return Errand(model=model, epoch=model.epoch, order=order, is_done=True, record=record)
 
 
 def _is_swept(checkpoint: Checkpoint, number: int, given: Given) -> bool:
@@ -239,6 +271,7 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
             because=order.because,
             against=order.against and epoch.view.state in OWED,
             before=stands(epoch),
+            aborted=_asked_to_abort(order, epoch),
         )
         actions = ActionFiles(checkpoint.store)
         actions.put(action)
@@ -250,9 +283,21 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
                 result.error = error
         if result.error is None:
             _plan(checkpoint, made, application, timeout_s, result)
-        result.action = replace(action, after=_ended(checkpoint, action.epoch, result))
+        result.action = replace(
+            action,
+            after=_ended(checkpoint, action.epoch, result),
+            aborted=tuple(
+                dict.fromkeys((*(action.aborted if result.error is None else ()), *result.aborted))
+            ),
+        )
         actions.put(result.action)
     return result
+
+
+def _asked_to_abort(order: Order, epoch: EpochModel) -> tuple[str, ...]:
+    """Name the transaction that an order is to abort, where it is one that no decision names."""
+    is_open = order.verb is Verb.ABORT and epoch.view.state not in OWED
+    return (order.transaction,) if order.transaction and is_open else ()
 
 
 def stands(epoch: EpochModel) -> str:
@@ -349,6 +394,6 @@ def _note(result: Result, step: Mapping[str, Any]) -> None:
             result.done.append(
                 Done(
                     epoch=int(step["epoch"]), sink=str(step["sink"]), transaction=str(step["transaction"]),
-                    outcome="aborted and fenced", style="yellow",
+                    outcome=_ABORTED, style="yellow",
                 )
             )  # fmt: skip
