@@ -69,8 +69,12 @@ def test_a_restored_query_goes_on_under_its_own_id_where_nothing_was_decided_sin
 def test_nobody_goes_on_where_the_query_was(query: QueryCoordinator, place: Path, tmp_path: Path) -> None:
     query.set_barrier(4)
     assert restore(place, tmp_path / "to")[0] == 0
-    with pytest.raises(CheckpointMovedError):
-        open_log(str(query.path), query=QUERY, create=True)
+    for create in (True, False):
+        with pytest.raises(
+            CheckpointMovedError, match="was before it was restored from a savepoint"
+        ) as stopped:
+            open_log(str(query.path), query=QUERY, create=create)
+        assert stopped.value.next_step == f"start the job at file://{tmp_path / 'to'}"
     # A driver that lived on finds its epoch claimed.
     standing = query.log.put_link(query.link(4, votes=[query.vote(4)]))
     assert standing.kind is LinkKind.ABORT
@@ -184,7 +188,7 @@ def test_what_ran_where_it_is_restored_to_and_is_gone_cannot_be_told(
 def test_what_was_restored_under_another_id_is_no_move_of_the_former(
     query: QueryCoordinator, place: Path, tmp_path: Path
 ) -> None:
-    """The error of a start there names accept-move: with it, both would write what was decided since."""
+    """With a move that is accepted, both would write what was decided since."""
     query.complete(4)
     assert restore(place, tmp_path / "to", "--output", "again")[0] == 0
     done = run("checkpoints", "accept-move", query.path, "--yes")
@@ -193,6 +197,9 @@ def test_what_was_restored_under_another_id_is_no_move_of_the_former(
         open_log(str(query.path), query=QUERY, create=True)
     # Who wants the former back takes the other one away.
     shutil.rmtree(tmp_path / "to")
+    with pytest.raises(CheckpointMovedError) as stopped:
+        open_log(str(query.path), query=QUERY, create=True)
+    assert stopped.value.next_step.endswith(f"onceonly checkpoints accept-move --force {query.path}")
     # It may have been moved on, too.
     done = run("checkpoints", "accept-move", query.path, "--yes")
     assert (done.returncode, "it cannot be told whether it was moved on" in done.stderr) == (1, True)

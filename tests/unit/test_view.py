@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit import view_bench as bench
 
+from onceonly.log.left import RESTORED
 from onceonly.log.progress import Progress, SourceReport
 from onceonly.model import Guarantee, Skip
 from onceonly.operations import look
@@ -21,7 +22,6 @@ from onceonly.operations.disk import BARRIER, Step
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.render import header
 from onceonly.operations.report import checkpoint
-from onceonly.operations.states import RESTORED
 from onceonly.view import tables
 from onceonly.view.axis import Axis
 from onceonly.view.epoch import epoch as epoch_picture

@@ -18,11 +18,11 @@ from onceonly.checkpoint.passed import passed
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator.apart import Apart
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.errors import AdoptionError, OnceonlyError
+from onceonly.errors import AdoptionError, CheckpointMovedError, OnceonlyError
 from onceonly.executor.dead_letters import columns_of, require_few
 from onceonly.executor.kept import close
 from onceonly.guards.guard import Guard
-from onceonly.log import identity, open_log
+from onceonly.log import identity, left, open_log
 from onceonly.log.actions import OPERATOR, ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
@@ -299,9 +299,11 @@ class QueryCoordinator:
         if self._has_operators():
             store = log_store(self.settings.checkpoint)
             if (found := identity.read(store)) is not None:
-                identity.compare(
-                    found, store, query=self.query, address=identity.address(self.settings.checkpoint)
-                )
+                where = self.settings.checkpoint
+                try:
+                    identity.compare(found, store, query=self.query, address=identity.address(where))
+                except CheckpointMovedError as error:
+                    raise left.went_on(found, where) from error
 
     def _has_operators(self) -> bool:
         """Say whether an operator's command has put a link that was read; reads nothing."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from onceonly import background, events
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
 from onceonly.guards.source import merged
-from onceonly.log import identity, lag_state
+from onceonly.log import lag_state, left
 from onceonly.log.lag_state import LagState
 from onceonly.log.opening import look
 from onceonly.log.place import home_of, log_store, notes_store
@@ -189,7 +189,9 @@ class Keeper:
             except LogError:
                 return None  # its planner makes it; one that is damaged stops the query by name
             where = self._settings.checkpoint
-            identity.compare(named, log_store(where), query=self._query, address=home_of(where))
+            left.require_home(
+                named, found, log_store(where), query=self._query, address=home_of(where), path=where
+            )
             self._log = found
         return settled(self._log)
 

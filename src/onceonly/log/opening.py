@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.errors import ConfigurationError, LogError
-from onceonly.log import files, identity
+from onceonly.log import files, identity, left
 from onceonly.log.decision_log import FileDecisionLog
 from onceonly.log.place import log_store
 from onceonly.log.survey import survey
@@ -54,9 +54,9 @@ def open_log(
             before_made()
             try_it()
         found = _missing(store, held, query=query, address=address, create=create)
-    identity.compare(found, store, query=query, address=address)
     log = FileDecisionLog(store, query=query, keep=keep, aside=aside, token=found.log)
     log.learn(held)
+    left.require_home(found, log, store, query=query, address=address, path=checkpoint)
     if create:
         log.verify(held)
         if not is_new:

@@ -11,12 +11,11 @@ from onceonly.checkpoint.files import files_of
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.errors import CheckpointMovedError, ConfigurationError, LogError, OnceonlyError
 from onceonly.guards import known
-from onceonly.log import identity
+from onceonly.log import identity, left
 from onceonly.log.opening import look
 from onceonly.log.place import log_store
 from onceonly.log.presence import present
 from onceonly.operations.search import AT_ONCE, DEPTH_MAX, Problem, search
-from onceonly.operations.states import is_end
 from onceonly.stores.address import Kind
 from onceonly.stores.opened import address_of, folder_of, open_store
 
@@ -85,9 +84,7 @@ class Checkpoint:
     @property
     def was_restored(self) -> bool:
         """Whether its query was restored from a savepoint elsewhere, and nobody has gone on here since."""
-        newest = self.log.newest()
-        chain = self.log.chain(newest) if newest is not None else ()
-        return bool(chain) and is_end(chain[-1])
+        return left.was_restored(self.log)
 
     def require_home(self) -> None:
         """See that the log that was opened is there, and at home. Asks the store each time.
@@ -103,16 +100,7 @@ class Checkpoint:
                 "place: what was seen of it before says nothing of now",
                 next_step="ask who removed the checkpoint; to see what is there now, run the command again",
             )
-        try:
-            identity.compare(found, self.store, query=self.query, address=self.address)
-        except CheckpointMovedError as error:
-            if not self.was_restored:
-                raise
-            raise CheckpointMovedError(
-                f"{self.path} is where query {self.query} was before it was restored from a savepoint to "
-                f"{found.address}: the job goes on there, and there is nothing to do here",
-                next_step=f"start the job at {found.address}",
-            ) from error
+        left.require_home(found, self.log, self.store, query=self.query, address=self.address, path=self.path)
 
     @property
     def sources(self) -> Known | None:

@@ -17,12 +17,12 @@ from onceonly.errors import ConfigurationError, InDoubtError, LogError, Unavaila
 from onceonly.log import identity
 from onceonly.log.actions import OPERATOR
 from onceonly.log.history import by_sink
+from onceonly.log.left import RESTORED, is_end
 from onceonly.log.opening import look
 from onceonly.log.place import home_of
 from onceonly.model import Link, LinkKind
 from onceonly.operations import settle, sinks
 from onceonly.operations.find import open_checkpoint
-from onceonly.operations.states import RESTORED, is_end
 from onceonly.savepoints import starting
 from onceonly.settings.registry import BUILT_IN
 from onceonly.words import epoch_ranges, n

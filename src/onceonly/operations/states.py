@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from onceonly.log.history import by_sink
+from onceonly.log.left import RESTORED
 from onceonly.model import Guarantee, LinkKind, Skip, letters_of
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 # The protocol's words for its claims, which are in links that were written long ago too.
 _CLAIMED = "claimed by a new run"
 _DRAINED = "claimed before a drain"
-RESTORED: Final = "restored from a savepoint elsewhere"
-"""The reason of the claim that ends a query where it was, once it is restored elsewhere."""
 _MEANINGS = {
     _CLAIMED: "a new run took it over; earlier tries are void",
     _DRAINED: "closed to older runs; the next start goes on here by itself",
@@ -150,11 +149,6 @@ def under_way(view: EpochView) -> EpochView:
     if view.state is EpochState.ABORTED and view.reason == _CLAIMED:
         return replace(view, state=EpochState.IN_FLIGHT)
     return view
-
-
-def is_end(link: Link) -> bool:
-    """Say whether a link ends a query where it was, as it was restored elsewhere."""
-    return link.kind is LinkKind.ABORT and link.reason == RESTORED
 
 
 def is_closed(view: EpochView) -> bool:
