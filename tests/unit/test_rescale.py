@@ -48,6 +48,24 @@ def test_it_is_refused_beside_a_run_and_while_an_epoch_is_owed(
     assert not (coordinator.path.parent / "savepoints").exists()
 
 
+@pytest.mark.parametrize("place", ["cp/savepoints", "a-file/savepoints"])
+def test_a_place_that_is_unfit_is_told_before_anybody_is_asked(
+    coordinator: QueryCoordinator,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    monkeypatch.setattr(offline, "require", lambda: None)
+    (coordinator.path.parent / "a-file").write_text("", encoding="utf-8")
+    before = sorted(coordinator.path.rglob("*"))
+    place = str(coordinator.path.parent / place)
+    status = here("rescale", coordinator.path, "--partitions", "3", "--savepoint", place)
+    said = capsys.readouterr().err
+    assert (status, place in " ".join(said.split())) == (64, True)
+    assert "is to be dealt to" not in said
+    assert sorted(coordinator.path.rglob("*")) == before
+
+
 def test_of_two_at_once_the_second_is_refused(
     coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

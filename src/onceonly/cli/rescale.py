@@ -39,6 +39,7 @@ def rescale(  # noqa: PLR0913  one parameter for each option
     from onceonly.log.presence import Presence
     from onceonly.operations import rescale as operation
     from onceonly.operations.find import the_one
+    from onceonly.savepoints import place as places
     from onceonly.savepoints import report
     from onceonly.spark import offline
     from onceonly.stores import opened
@@ -46,6 +47,7 @@ def rescale(  # noqa: PLR0913  one parameter for each option
     given = dict(map(_setting, settings))
     offline.require()
     here = the_one(checkpoint)
+    places.refuse_unfit(place, here.location)
     found = operation.prepare(here, partitions, force=force)
     shared.tell(
         f"query {here.query}: the state after chk-{found.epoch} is to be dealt to {n(partitions, 'partition')}"
