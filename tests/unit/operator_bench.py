@@ -35,6 +35,7 @@ from onceonly.ports import (
     Unknown,
     WriteContext,
 )
+from onceonly.ports.standing import TakenBack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -122,10 +123,10 @@ class GivingBoxSink(BoxSink):
 
     def withdraw(
         self, _context: QueryContext, _epoch: int, handles: Sequence[Handle], *, only_look: bool = False
-    ) -> int:
+    ) -> TakenBack:
         for handle in () if only_look else handles:
             (self.folder / f"{handle.transaction}.done").unlink(missing_ok=True)
-        return len(handles)
+        return TakenBack(files=tuple(handle.transaction for handle in handles))
 
 
 @dataclass

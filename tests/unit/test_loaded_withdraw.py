@@ -124,7 +124,7 @@ def epochs(table: Table, *numbers: int) -> list[Handle]:
 
 def withdraw(table: Table, epoch: int, handles: list[Handle], **more: bool) -> int:
     sink: Any = table.bench.sink()
-    return int(sink.withdraw(table.bench.query, epoch, handles, **more))
+    return len(sink.withdraw(table.bench.query, epoch, handles, **more).files)
 
 
 def test_later_epochs_leave_in_one_entry_and_the_same_query_goes_on(table: Table) -> None:

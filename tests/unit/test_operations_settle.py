@@ -624,6 +624,7 @@ def test_each_action_leaves_who_when_why_before_and_after(coordinator: QueryCoor
         "command": "commit", "epoch": 2, "who": getpass.getuser(), "host": socket.gethostname(),
         "pid": action["pid"], "at": action["at"], "because": "the job stays down", "against_decision": False,
         "before": "decided (2 pending)", "after": "committed (2 committed)", "aborted": ["loser"],
+        "withdrawn": [],
     }  # fmt: skip
 
 

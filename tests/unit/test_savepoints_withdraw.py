@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 from tests.unit.files_bench import Files
-from tests.unit.operator_bench import BOX, QueryCoordinator, run
+from tests.unit.operator_bench import BOX, QUERY, GivingBoxSink, QueryCoordinator, here, run
 from tests.unit.s3_double import BUCKET, S3Double, serve
 from tests.unit.test_conformance_delta import TestDelta as DeltaSuite
 from tests.unit.test_conformance_iceberg import TestIceberg as IcebergSuite
@@ -18,6 +20,9 @@ from tests.unit.test_conformance_sinks import TestFiles as FilesSuite
 from onceonly import files, savepoints
 from onceonly.errors import ConfigurationError
 from onceonly.log import open_log
+from onceonly.log.actions import ActionFiles
+from onceonly.log.place import log_store
+from onceonly.ports.standing import TakenBack
 from onceonly.sinks.files.manifests.ledger import Ledger, Part
 from onceonly.sinks.files.manifests.manifest import DataFile, Manifest
 from onceonly.sinks.files.paths import manifest_folder
@@ -29,8 +34,11 @@ from onceonly_proof.conformance.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.unit.operator_bench import Ran
+    from tests.unit.operator_bench import BoxSink, Ran
 
+    from onceonly.log.actions import Action
+    from onceonly.model import Handle
+    from onceonly.ports import QueryContext
     from onceonly_proof.conformance import SinkConformance
 
 CORE_SITE = """<configuration>
@@ -40,6 +48,10 @@ CORE_SITE = """<configuration>
   <property><name>fs.s3a.secret.key</name><value>sksksk</value></property>
   <property><name>fs.s3a.endpoint.region</name><value>us-east-1</value></property>
 </configuration>"""
+
+
+def records(checkpoint: Path) -> list[Action]:
+    return [each for each in ActionFiles(log_store(str(checkpoint))).newest() if each.command == "restore"]
 
 
 class Job:
@@ -92,7 +104,12 @@ def test_files_that_were_decided_since_are_taken_back(tmp_path: Path) -> None:
     assert job.epochs() == [0, 1, 2]
     status, said = job.restore("--output", "withdraw")
     assert status == 0, said
-    assert "withdrawn from sink files" in said
+    assert "withdrawn from sink files: 3 files with " in said
+    for place in (job.checkpoint, job.to):
+        [taken] = records(place)[0].withdrawn
+        assert (taken.query, taken.sink, taken.epochs, taken.entry) == (job.world.query, "files", (1, 2), "")
+        assert (taken.files, len(taken.names), taken.rows) == (3, 3, 12)
+        assert not any((job.target / name).exists() for name in taken.names)
     assert job.epochs() == [0]
     assert 0 < job.visible() == job.listed()
     assert json.loads((job.to / "metadata").read_text(encoding="utf-8"))["id"] == job.world.query
@@ -135,6 +152,13 @@ def test_a_table_is_taken_back_to_the_savepoint(
     status, said = job.restore("--output", "withdraw")
     assert status == 0, said
     after = seen(job)
+    [taken] = records(job.to)[0].withdrawn
+    assert (taken.sink, taken.epochs, taken.files, len(taken.names)) == (sink, (1, 2), 3, 3)
+    # The entry that it was is named although the command that made it was killed.
+    assert taken.entry.split()[0] == {"delta": "version", "iceberg": "snapshot"}[sink]
+    if sink == "delta":
+        assert taken.entry == f"version {DeltaTable(job.world.options['path']).version()}"
+    assert f"from sink {sink} in {taken.entry}: 3 files" in said
     assert after < before
     assert after.total() == job.rows
 
@@ -215,6 +239,66 @@ def test_what_was_written_twice_is_taken_back_twice(tmp_path: Path) -> None:
     assert first.seen() == ["t0-0.done", "t0-1.done"]
     # What it had open is aborted as well: nobody goes on under its id.
     assert second.seen() == []
+
+
+def test_what_was_taken_back_is_told_where_it_was_decided_and_where_the_job_goes_on(tmp_path: Path) -> None:
+    query = QueryCoordinator(tmp_path / "query")
+    query.complete(0)
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    query.complete(1, 2)
+    done = withdraw(tmp_path / "place", tmp_path / "to")
+    assert done.returncode == 0, done.stderr
+    what = "withdrawn from sink box: 4 files with 12 rows of chk-1 to chk-2 (t1-0, t1-1, t2-0, t2-1)"
+    assert what in done.stderr
+    told = [
+        run("transactions", "explain", "t2-1", query.path, "--sink", f"box={BOX}"),
+        run("checkpoints", "show", "chk-2", query.path),
+        run("checkpoints", "show", "chk-0", tmp_path / "to"),
+    ]
+    for each in told:
+        assert what in " ".join(each.stdout.split()), each.stderr
+    page = tmp_path / "page.html"
+    run("report", query.path, "--out", page)
+    assert what in html.unescape(page.read_text(encoding="utf-8"))
+    assert what not in run("checkpoints", "show", "chk-1", tmp_path / "to").stdout
+    listed = json.loads(run("checkpoints", "list", tmp_path / "to", "--json").stdout)
+    [action] = listed["checkpoints"][0]["actions"]
+    assert action["withdrawn"] == [
+        {
+            "query": QUERY, "sink": "box", "epochs": [1, 2], "rows": 12, "files": 4,
+            "names": ["t1-0", "t1-1", "t2-0", "t2-1"], "entry": None,
+        }
+    ]  # fmt: skip
+
+
+def test_what_is_to_be_taken_back_is_written_down_before_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = QueryCoordinator(tmp_path / "query")
+    query.complete(0)
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    query.complete(1)
+    monkeypatch.setattr(GivingBoxSink, "withdraw", fails_unless_it_looks)
+    words = ("savepoint", "restore", tmp_path / "place", "--to", tmp_path / "to", "--output", "withdraw")
+    assert here(*words, "--sink", "box=tests.unit.operator_bench:GivingBoxSink") == 2
+    [action] = records(query.path)
+    assert action.after == ""
+    assert action.sentence.endswith("; to be withdrawn from sink box: 1 file with 6 rows of chk-1 (t1-0)")
+    done = run("doctor", query.path, "--only", "log")
+    assert "onceonly savepoint restore as it was typed" in " ".join(done.stdout.split())
+
+
+def fails_unless_it_looks(
+    _sink: BoxSink,
+    _context: QueryContext,
+    _epoch: int,
+    _handles: Sequence[Handle],
+    *,
+    only_look: bool = False,
+) -> TakenBack:
+    if not only_look:
+        raise ConnectionError("the box is closed")
+    return TakenBack(files=("t1-0",))
 
 
 def test_epochs_that_another_id_counts_for_itself_all_came_later(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def _actions(checkpoint: Checkpoint) -> None:
             return
         again = {
             RESCALE: f"onceonly rescale {path} --partitions N --savepoint PLACE",
+            "restore": "onceonly savepoint restore as it was typed",
             "divert": f"start the query, or onceonly transactions divert what onceonly transactions list {path} shows",
         }
         raise Sick(

@@ -245,7 +245,7 @@ def _decided(model: CheckpointModel, handle: HandleView) -> str:
         receipt = f"{model.address}/onceonly/{files.receipt(link.epoch)}"
         said += f"; the receipt says that all of {epoch.view.name} is committed, in {receipt}"
     for action in model.actions:
-        said += f"; {action.sentence}" if action.epoch == link.epoch else ""
+        said += f"; {action.sentence}" if action.concerns(link.epoch, model.query) else ""
     if handle.state is HandleState.LOST and last.name != link.name:
         said += f"; link {last.name} ({last.kind.value}) says since: {meaning(last.reason)}"
     return said

@@ -133,7 +133,7 @@ def detail(model: CheckpointModel) -> RenderableType:
         parts += [_title("handles"), _handles(found.handles)]
     if found.progress is not None and found.progress.operators:
         parts += [_title("stateful operators, as Spark reports them"), _operators(found)]
-    by_hand = [action for action in model.actions if action.epoch == view.epoch]
+    by_hand = [action for action in model.actions if action.concerns(view.epoch, model.query)]
     if by_hand:
         parts += [_title("by hand"), _lines(action.sentence for action in by_hand)]
     if found.steps:

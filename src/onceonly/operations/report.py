@@ -61,6 +61,18 @@ def action(found: Action) -> dict[str, Any]:
         "before": found.before,
         "after": found.after or None,
         "aborted": list(found.aborted),
+        "withdrawn": [
+            {
+                "query": each.query,
+                "sink": each.sink,
+                "epochs": list(each.epochs),
+                "rows": each.rows,
+                "files": each.files,
+                "names": list(each.names),
+                "entry": each.entry or None,
+            }
+            for each in found.withdrawn
+        ],
     }
 
 

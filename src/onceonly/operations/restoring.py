@@ -27,7 +27,7 @@ from onceonly.savepoints.manifest import FILES
 from onceonly.stores.opened import address_of, folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.former import After
@@ -115,17 +115,26 @@ def restore(
             raise
         if begun.query != newest.query:
             _sweep(newest, given, made)
-        if not begun.anew:
+        record = _action("restore", savepoint, begun.query, to)
+        logs = [newest.store]
+        if not begun.anew and now:
+            logs += [each.store for each, _ in now if each.path != newest.path]
+            # Before any target is touched, it is written down what is to go.
+            planned = withdrawing.refuse_unless_taken_back(now, savepoint, given)
+            _put(replace(record, after="", withdrawn=planned), logs)
             require_alone()
-            made.told.extend(withdrawing.withdraw(now, savepoint, given))
+            record = replace(record, withdrawn=withdrawing.withdraw(now, savepoint, given))
+            made.told.extend(f"withdrawn {each.sentence}" for each in record.withdrawn)
         # Another command, to which this place looks like one that was broken off, may have gone on elsewhere.
         former.leave(newest, to)
-        _record(newest.store, "restore", savepoint, begun.query, to)
+        _put(record, logs)
+        _put(replace(begins, withdrawn=record.withdrawn), [log_store(to)])
         require_alone()
 
     with starting.begin(savepoint, to, anew=anew) as (begun, require_alone):
         made = replace(made, query=begun.query)
-        _record(log_store(to), "restore", savepoint, begun.query, to)
+        begins = _action("restore", savepoint, begun.query, to)
+        _put(begins, [log_store(to)])
         starting.build(address, savepoint, to, begun, refused=False, before_id=fence, told=told)
     made.told.extend(_owner(address, to))
     if begun.anew:
@@ -151,7 +160,7 @@ def fork(
         return whole
     unasked = _refuse_gone(address, savepoint, sources or {})
     with starting.begin(savepoint, to, anew=True) as (begun, require_alone):
-        _record(log_store(to), "fork", savepoint, begun.query, to)
+        _put(_action("fork", savepoint, begun.query, to), [log_store(to)])
         starting.build(
             address, savepoint, to, begun, refused=not same_targets, before_id=require_alone, told=told
         )
@@ -160,14 +169,19 @@ def fork(
     )
 
 
-def _record(store: RewritableStore, command: str, savepoint: Savepoint, query: str, to: str) -> None:
-    """Leave word of a checkpoint that is made: in its own log, or in that of where its query was before."""
-    action = Action(
+def _action(command: str, savepoint: Savepoint, query: str, to: str) -> Action:
+    """Return the record of a checkpoint that is made."""
+    return Action(
         command=command, epoch=savepoint.epoch, who=user(), stamp=events.stamp(),
         before=f"savepoint {savepoint.name} of query {savepoint.query}",
         after=f"query {query} at home at {home_of(to)}",
     )  # fmt: skip
-    ActionFiles(store).put(action)
+
+
+def _put(action: Action, stores: Iterable[RewritableStore]) -> None:
+    """Leave a record in the log of a checkpoint that is made, or in those of where its query was before."""
+    for store in stores:
+        ActionFiles(store).put(action)
 
 
 def _owner(at: Address, to: str) -> list[str]:

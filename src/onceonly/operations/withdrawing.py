@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
+from onceonly.log.actions import NAMES_MAX, Withdrawn
 from onceonly.model import handles_of
 from onceonly.operations import former, sinks
 from onceonly.ports import QueryContext
-from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,45 +18,56 @@ if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.former import After, Beyond
     from onceonly.operations.given import Given
+    from onceonly.ports.standing import TakenBack
     from onceonly.savepoints.manifest import Savepoint
 
 
-def refuse_unless_taken_back(after: After, savepoint: Savepoint, given: Given) -> None:
+def refuse_unless_taken_back(after: After, savepoint: Savepoint, given: Given) -> tuple[Withdrawn, ...]:
     """Raise ``ConfigurationError`` where something cannot be taken back, or a sink cannot be made here. Only looks.
 
-    ``UnavailableError`` where a target does not answer.
+    ``UnavailableError`` where a target does not answer. Return what is to be taken back.
     """
-    for checkpoint, found in after:
-        _of_each(checkpoint, found, savepoint, given, only_look=True)
+    return _of_all(after, savepoint, given, only_look=True)
 
 
-def withdraw(after: After, savepoint: Savepoint, given: Given) -> list[str]:
-    """Take back what was decided after a savepoint; say of each sink what went. Idempotent, safe to be killed in.
+def withdraw(after: After, savepoint: Savepoint, given: Given) -> tuple[Withdrawn, ...]:
+    """Take back what was decided after a savepoint; return of each sink what went. Idempotent, safe to be killed in.
 
-    Raises as ``refuse_unless_taken_back``, before any target is touched.
+    ``refuse_unless_taken_back`` has looked before. Raises as it does.
     """
-    refuse_unless_taken_back(after, savepoint, given)
-    told: list[str] = []
-    for checkpoint, found in after:
-        counts = _of_each(checkpoint, found, savepoint, given, only_look=False)
-        told += [f"withdrawn from sink {name}: {n(count, 'file')}" for name, count in counts.items()]
-    return told
+    return _of_all(after, savepoint, given, only_look=False)
+
+
+def _of_all(after: After, savepoint: Savepoint, given: Given, *, only_look: bool) -> tuple[Withdrawn, ...]:
+    return tuple(
+        each
+        for checkpoint, found in after
+        for each in _of_each(checkpoint, found, savepoint, given, only_look=only_look)
+    )
 
 
 def _of_each(
     checkpoint: Checkpoint, found: Sequence[Beyond], savepoint: Savepoint, given: Given, *, only_look: bool
-) -> dict[str, int]:
-    """Have each sink take back what is beyond, or look whether it can; return what it is, in files."""
+) -> list[Withdrawn]:
+    """Have each sink take back what is beyond, or look whether it can; return what it is."""
     handles, epoch = _handles(checkpoint, found), former.since(checkpoint, savepoint)
-    counts: dict[str, int] = {}
+    taken: list[Withdrawn] = []
     with sinks.participants(checkpoint, given) as made:
         takers = _takers(made, found)
         sinks.refuse_other_target(checkpoint, given, made)
-        for name, take in takers.items():
-            context = QueryContext(query=checkpoint.query, sink=name, guarantee=made[name].guarantee)
-            with sinks.asking(checkpoint, name):
-                counts[name] = take(context, epoch, handles[name], only_look=only_look)
-    return counts
+        for each in found:
+            context = QueryContext(
+                query=checkpoint.query, sink=each.sink, guarantee=made[each.sink].guarantee
+            )
+            with sinks.asking(checkpoint, each.sink):
+                back = takers[each.sink](context, epoch, handles[each.sink], only_look=only_look)
+            taken.append(
+                Withdrawn(
+                    query=checkpoint.query, sink=each.sink, epochs=each.epochs, rows=each.rows,
+                    files=len(back.files), names=back.files[:NAMES_MAX], entry=back.entry,
+                )
+            )  # fmt: skip
+    return taken
 
 
 def _handles(checkpoint: Checkpoint, found: Sequence[Beyond]) -> dict[str, list[Handle]]:
@@ -70,8 +81,8 @@ def _handles(checkpoint: Checkpoint, found: Sequence[Beyond]) -> dict[str, list[
     return handles
 
 
-def _takers(made: Mapping[str, Participant], found: Sequence[Beyond]) -> dict[str, Callable[..., Any]]:
-    takers: dict[str, Callable[..., Any]] = {}
+def _takers(made: Mapping[str, Participant], found: Sequence[Beyond]) -> dict[str, Callable[..., TakenBack]]:
+    takers: dict[str, Callable[..., TakenBack]] = {}
     for each in found:
         participant = made.get(each.sink)
         take = getattr(participant.sink, "withdraw", None) if participant is not None else None

@@ -51,3 +51,11 @@ class Held:
 
     rows: int
     wrong: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenBack:
+    """What a target has taken back, or would: its files, and in what entry of its log that was, where it has one."""
+
+    files: tuple[str, ...]
+    entry: str = ""

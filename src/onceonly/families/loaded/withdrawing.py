@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.loaded.load import Load, app_of
 from onceonly.families.loaded.sink import TRIES_MAX, ConflictError, LoadedSink
+from onceonly.ports.standing import TakenBack
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class WithdrawableSink(LoadedSink):
-    """A loaded sink out of whose table epochs can be taken back. Define ``shown``, ``leave_out`` and ``sync``, too."""
+    """A loaded sink out of whose table epochs can be taken back. Define its abstract methods, too."""
 
     @property
     @abstractmethod
@@ -39,6 +40,10 @@ class WithdrawableSink(LoadedSink):
         All or nothing. Raises ``ConflictError`` where one of them was changed since the books were read,
         ``UnavailableError``.
         """
+
+    @abstractmethod
+    def left_out_in(self, books: Books, app: str) -> str:
+        """Name the newest entry that ``leave_out`` has made; empty where the log does not have it any more."""
 
     def keeps_all(self, books: Books) -> str:  # noqa: ARG002  most give back what they took
         """Say why nothing may be taken out of the table; empty where it may."""
@@ -54,15 +59,15 @@ class WithdrawableSink(LoadedSink):
 
     def withdraw(
         self, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool = False
-    ) -> int:
-        """Take back all epochs after one, whose ``handles`` are all that they committed; return of how many files.
+    ) -> TakenBack:
+        """Take back all epochs after one, whose ``handles`` are all that they committed; return which files that was.
 
         One entry of the log, however many epochs; nothing of it where the table is as if it had been made. Idempotent,
         safe to be killed in. Operator's process. Raises ``ConfigurationError`` where others have changed these files,
         and nothing is taken back; ``UnavailableError``.
         """
         app, loads = app_of(context.query, context.sink), [Load.of(handle) for handle in handles]
-        count, reason = sum(len(load.files) for load in loads), ""
+        names, reason = tuple(f"{load.folder}/{file.path}" for load in loads for file in load.files), ""
         for _ in range(TRIES_MAX):
             # The books before the files: what is changed after them is a conflict.
             books = self.books(app, epoch)
@@ -72,13 +77,13 @@ class WithdrawableSink(LoadedSink):
                     f"{self.shown} {why}: nothing can be taken back",
                     next_step="take that away for now, or take the newest savepoint",
                 )
-            if left := count - sum(len(load.files) for load in there):
-                self._refuse_changed(app, epoch, left, count)
+            if left := len(names) - sum(len(load.files) for load in there):
+                self._refuse_changed(app, epoch, left, len(names))
             if only_look:
-                return count
+                return TakenBack(files=names)
             if not there and (books.newest is None or books.newest <= epoch):
                 self.sync(books.withdrawn)
-                return count
+                return TakenBack(files=names, entry=self.left_out_in(books, app))
             try:
                 self.leave_out(books, app, epoch, there)
             except ConflictError as conflict:

@@ -122,6 +122,10 @@ class DeltaSink(WithdrawableSink):
     def leave_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> None:
         target.leave_out(books.at, self.at, app, epoch, loads)
 
+    def left_out_in(self, books: Books, app: str) -> str:
+        version = target.left_out_in(books.at, app)
+        return "" if version is None else f"version {version}"
+
     def keeps_all(self, books: Books) -> str:
         told = str(books.at.metadata().configuration.get("delta.appendOnly", ""))
         return "is append-only (delta.appendOnly)" if told.lower() == "true" else ""

@@ -283,6 +283,14 @@ def leave_out(table: DeltaTable, place: Place, app: str, epoch: int, loads: Sequ
     _add_version(table, place, actions, note, {app: epoch, _withdrawn(app): table.version()})
 
 
+def left_out_in(table: DeltaTable, app: str) -> int | None:
+    """Return the newest version of ours in which nothing was entered: epochs were taken back there."""
+    noted = (
+        (version, note) for version, entry in _history(table) if (note := _note_of(entry, app)) is not None
+    )
+    return next((version for version, note in noted if not note["attempts"]), None)
+
+
 def _files_of(table: DeltaTable, loads: Sequence[Load]) -> Iterator[tuple[dict[str, Any], DataFile]]:
     """Yield the files of loads, each with what the log says of it in any action."""
     partition_by = table.metadata().partition_columns

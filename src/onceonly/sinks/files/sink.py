@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.ports import Refused
-    from onceonly.ports.standing import Held, Standing
+    from onceonly.ports.standing import Held, Standing, TakenBack
     from onceonly.sinks.files.objects import ObjectFiles
     from onceonly.sinks.files.store import Store
     from onceonly.sinks.files.targets.port import Target
@@ -109,8 +109,8 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
 
     def withdraw(
         self, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool = False
-    ) -> int:
-        """Take back all that was committed in epochs after one; return how many files that was. Operator's process."""
+    ) -> TakenBack:
+        """Take back all that was committed in epochs after one; return which files that was. Operator's process."""
         return withdrawing.withdraw(
             self._target.files, self._files.target, context, epoch, handles, only_look=only_look
         )

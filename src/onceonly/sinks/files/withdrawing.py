@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
+from onceonly.ports.standing import TakenBack
 from onceonly.sinks.files.committer import another, folders_up_to
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.paths import manifest_folder, real
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 def withdraw(
     store: Files, at: Path, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool
-) -> int:
-    """Take back all epochs after one, whose ``handles`` are all that they committed; return how many files went.
+) -> TakenBack:
+    """Take back all epochs after one, whose ``handles`` are all that they committed; return which files went.
 
     Whoever reads the manifests sees one epoch less after the other, the newest first; then the files go, under who
     reads them just now. Idempotent, safe to be killed in. Raises ``ConfigurationError`` where the target is another, or
@@ -40,17 +41,18 @@ def withdraw(
         if lost := another(store, at, prepared):
             raise ConfigurationError(lost, next_step="mount it, then run this again")
         ledger = Ledger(store, manifest_folder(at, context.query, context.sink))
-        paths = [at / file.path for each in prepared for file in each.files]
+        names = tuple(file.path for each in prepared for file in each.files)
+        paths = [at / name for name in names]
         if only_look:
             ledger.divided(epoch)
-            return len(paths)
+            return TakenBack(files=names)
         ledger.withdraw(epoch)
         for path in paths:
             store.delete(path)
         for folder in folders_up_to(at, paths):
             store.sync_folder(folder)
     except FileNotFoundError:
-        return len(paths)  # a folder went with its last file
+        pass  # a folder went with its last file
     except OSError as error:
         raise unavailable(f"{error.filename or at} could not be taken back", error) from error
-    return len(paths)
+    return TakenBack(files=names)

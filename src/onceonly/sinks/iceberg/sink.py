@@ -129,6 +129,10 @@ class IcebergSink(WithdrawableSink):
         names = frozenset(home.called(f"{load.folder}/{file.path}") for load in loads for file in load.files)
         target.leave_out(books.at, app, epoch, names, home)
 
+    def left_out_in(self, books: Books, app: str) -> str:
+        snapshot = target.left_out_in(books.at, app)
+        return "" if snapshot is None else f"snapshot {snapshot}"
+
     def sync(self, since: int) -> None:  # noqa: ARG002  of the newest state only
         """Make the metadata durable that the catalogue names. Raises ``UnavailableError``."""
         try:

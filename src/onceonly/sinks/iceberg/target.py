@@ -301,6 +301,18 @@ def leave_out(table: Table, app: str, epoch: int, names: frozenset[str], home: H
                     update.delete_data_file(task.file)
 
 
+def left_out_in(table: Table, app: str) -> int | None:
+    """Return the newest snapshot in which epochs of ours were taken back. Pure."""
+    found = [
+        snapshot.snapshot_id
+        for snapshot in table.snapshots()
+        if (summary := snapshot.summary) is not None
+        and summary.get("onceonly.app") == app
+        and summary.get(_WITHDRAWN)
+    ]
+    return found[-1] if found else None
+
+
 @contextmanager
 def _committing(table: Table, app: str, note: Mapping[str, Any]) -> Iterator[Transaction]:
     """Commit what is done to a transaction, and the note with it; sort what goes wrong into errors."""
