@@ -11,7 +11,11 @@ from rich.console import Console
 from tests.unit.operator_bench import QueryCoordinator, run
 
 from onceonly import savepoints
-from onceonly.savepoints import cutting, place, report
+from onceonly.jars.installed import Spark
+from onceonly.log.place import log_store
+from onceonly.log.runs import Run, RunFiles
+from onceonly.model import Stamp
+from onceonly.savepoints import cutting, making, place, report
 from onceonly.savepoints.copying import Copier
 from onceonly.stores.folder import LocalStore
 
@@ -48,6 +52,24 @@ def test_a_savepoint_is_of_the_newest_complete_epoch_and_holds_nothing_above_it(
     assert there == {each.name for each in made.files}
     assert {"offsets/3", "commits/3", "metadata", "onceonly/identity.json"} <= there
     assert not {name for name in there if "4" in name.rpartition("/")[2]}
+
+
+def test_the_version_of_spark_is_that_of_the_job_and_not_of_who_makes_it(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "installed", lambda: Spark(version="9.9.9", scala="2.13"))
+    made = run("savepoint", "create", query.path, tmp_path / "unknown", "--json")
+    assert json.loads(made.stdout)["spark"] is None
+    shown = run("savepoint", "show", tmp_path / "unknown").stdout
+    assert [line.split() for line in shown.splitlines() if "Spark" in line] == [["Spark", "unknown"]]
+    runs = RunFiles(log_store(str(query.path)))
+    runs.put(Run(run="r", began=Stamp(at="2026-01-02T03:04:05.678Z"), spark="4.1.1"))
+    runs.put(Run(run="later-r", began=Stamp(at="2026-01-03T03:04:05.678Z"), spark="4.2.0"))
+    made = run("savepoint", "create", query.path, tmp_path / "known", "--json")
+    assert json.loads(made.stdout)["spark"] == "4.1.1"
+    # The process that makes one by itself is of the job.
+    runs.put(Run(run="r", began=Stamp(at="2026-01-02T03:04:05.678Z")))
+    assert savepoints.create(str(query.path), str(tmp_path / "own"), by_itself=True).spark == "9.9.9"
 
 
 def test_an_epoch_that_is_asked_for_and_out_of_reach_is_told_with_the_range(

@@ -98,7 +98,7 @@ class Session:
     """Stands in for a session whose query has its checkpoint at a place."""
 
     def __init__(self, location: str) -> None:
-        self._jsparkSession = Java(resolvedCheckpointRoot=location)
+        self._jsparkSession = Java(resolvedCheckpointRoot=location, version="4.1.1")
 
 
 def proxy(session: Session) -> _Proxy:
@@ -131,8 +131,8 @@ def test_a_run_is_noted_with_its_time_and_place_once_there_is_a_log(tmp_path: Pa
     (tmp_path / "onceonly/identity.json").touch()
     spark.onQueryProgress(progress())
     (run,) = RunFiles(tmp_path).newest()
-    assert (run.run, run.began.host, run.began.pid, run.ended, run.name) == (
-        REPORT["runId"], socket.gethostname(), os.getpid(), "", "orders",
+    assert (run.run, run.began.host, run.began.pid, run.ended, run.name, run.spark) == (
+        REPORT["runId"], socket.gethostname(), os.getpid(), "", "orders", "4.1.1",
     )  # fmt: skip
     assert before <= datetime.fromisoformat(run.began.at) <= datetime.now(UTC)
     spark.onQueryTerminated(Java(runId=Java()))

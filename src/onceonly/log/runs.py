@@ -24,13 +24,14 @@ RUNS = "runs/"
 class Run:
     """One run. ``began`` says where it lives, too; ``ended`` is empty while it lives, and where it was killed.
 
-    ``name`` is the query's by then (``.queryName``), empty where it has none.
+    ``name`` is the query's by then (``.queryName``), empty where it has none; ``spark`` the version of Spark.
     """
 
     run: str
     began: Stamp
     ended: str = ""
     name: str = ""
+    spark: str = ""
 
 
 class RunFiles(DatedFiles[Run]):
@@ -39,6 +40,11 @@ class RunFiles(DatedFiles[Run]):
     def __init__(self, place: Path | RewritableStore) -> None:
         store: RewritableStore = UnsyncedStore(place / FOLDER) if isinstance(place, Path) else place
         super().__init__(store, RUNS, kind="run", into=Run, ids="[A-Za-z0-9-]{1,64}")
+
+    def of(self, run: str) -> Run | None:
+        """Read the report of one run; None where there is none that can be read. Raises ``UnavailableError``."""
+        names = [name for name in self._names() if run and name.endswith(f"Z-{run}.json")]
+        return self._read(names[0]) if names else None
 
     def put(self, run: Run) -> None:
         """Write, or write again; drop what is too old. Raises ``UnavailableError``."""

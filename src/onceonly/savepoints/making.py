@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 import secrets
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from onceonly import events, failpoints, offsets
-from onceonly.errors import SetupError, UnavailableError
+from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.jars.installed import installed
 from onceonly.log.history import by_sink
+from onceonly.log.place import log_store
+from onceonly.log.runs import RunFiles
 from onceonly.model import handles_of
 from onceonly.savepoints import manifest, resolve
 from onceonly.savepoints.copying import Copier, unheard
@@ -84,7 +87,7 @@ def create(
         barrier=offsets.barrier(cut.own[f"offsets/{cut.epoch}"].decode()),
         watermark_ms=manifest.watermark_of(cut.commit),
         provider=cut.provider,
-        spark=_spark(),
+        spark=_spark(source.location, cut.link, by_itself=by_itself),
         sinks=_outputs(cut.link, cut.receipt),
         by_itself=by_itself,
         files=tuple(sorted(copied, key=lambda each: each.name)),
@@ -132,8 +135,15 @@ def _outputs(link: Link, receipt: Receipt) -> tuple[Output, ...]:
     )
 
 
-def _spark() -> str:
-    try:
-        return installed().version
-    except SetupError:
-        return ""
+def _spark(checkpoint: str, link: Link, *, by_itself: bool) -> str:
+    """Return the version of Spark of the run that decided an epoch; empty where nothing tells.
+
+    What is installed here tells it in a process of the job alone: an operator's machine may have another, or none.
+    """
+    with suppress(OnceonlyError):  # for people: a savepoint is whole without it
+        run = RunFiles(log_store(checkpoint)).of(link.run)
+        if run is not None and run.spark:
+            return run.spark
+        if by_itself:
+            return installed().version
+    return ""

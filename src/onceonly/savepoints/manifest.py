@@ -51,8 +51,8 @@ class Savepoint:
 
     ``barrier`` are the end offsets of the epoch, a text a source; ``watermark_ms`` is that of the next epoch, in
     milliseconds since 1970, 0 where the query has none. ``provider`` is in words, empty where there is no state;
-    ``spark`` the version that was installed where it was made, empty where none was. ``by_itself`` tells one that the
-    query has made, and drops when newer ones stand, from one that somebody asked for.
+    ``spark`` the version of the run that decided the epoch, empty where nothing tells it. ``by_itself`` tells one that
+    the query has made, and drops when newer ones stand, from one that somebody asked for.
     """
 
     name: str

@@ -28,7 +28,7 @@ def row(path: str, savepoint: Savepoint) -> dict[str, Any]:
         "files": len(savepoint.files),
         "bytes": savepoint.bytes,
         "provider": savepoint.provider,
-        "spark": savepoint.spark,
+        "spark": savepoint.spark or None,
         "home": savepoint.home,
     }
 
@@ -91,7 +91,7 @@ def detail(path: str, found: Savepoint) -> list[RenderableType]:
         ("made", f"{found.made.at} on {found.made.host}"),
         ("of", found.home),
         ("state", found.provider or "none"),
-        ("Spark", found.spark or "not known"),
+        ("Spark", found.spark or "unknown"),
         ("watermark", _watermark(found) or "none"),
         ("files", f"{len(found.files)}, {_size(found.bytes)}"),
         *((f"source {number}", end) for number, end in enumerate(found.barrier)),

@@ -79,6 +79,7 @@ class _Watched:
         query: str = "",
         end: Callable[..., None] = lambda _note: None,
         name: str = "",
+        spark: str = "",
     ) -> None:
         self.location = location
         self.query = query
@@ -87,7 +88,7 @@ class _Watched:
         place = self.path or log_store(location)
         self.reports = progress_in(place)
         self.presence: Presence | Heartbeat | None = None
-        self.run = Run(run=run, began=events.stamp(), name=name)
+        self.run = Run(run=run, began=events.stamp(), name=name, spark=spark)
         self._runs = RunFiles(place)
         self._stops = StopFiles(place)
         self._end = end
@@ -179,7 +180,8 @@ class _Listener(StreamingQueryListener):
         stopping.tells(run, query)
         end = partial(stopping.end, query.streamingQuery(), spark)
         name = str(jevent.name() or "")
-        watched = _Watched(location, run, str(jevent.id().toString()), end, name)
+        version = str(spark._jsparkSession.version())  # noqa: SLF001
+        watched = _Watched(location, run, str(jevent.id().toString()), end, name, version)
         why = _may_differ(query)
         watching.began(location, watched.query, name)
         with self._lock:
