@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from onceonly import savepoints
 from onceonly.jars.installed import Spark
 from onceonly.log.place import log_store
 from onceonly.log.runs import Run, RunFiles
-from onceonly.model import Stamp
+from onceonly.model import Receipt, Stamp
 from onceonly.savepoints import cutting, making, place, report
 from onceonly.savepoints.copying import Copier
 from onceonly.stores.folder import LocalStore
@@ -52,6 +53,34 @@ def test_a_savepoint_is_of_the_newest_complete_epoch_and_holds_nothing_above_it(
     assert there == {each.name for each in made.files}
     assert {"offsets/3", "commits/3", "metadata", "onceonly/identity.json"} <= there
     assert not {name for name in there if "4" in name.rpartition("/")[2]}
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "told"),
+    [
+        ({"committed": 3}, {"box": {"committed": 2}, "other": {"committed": 2}}),
+        (
+            {"already_committed": 3},
+            {"box": {"already_committed": 2}, "other": {"already_committed": 1, "committed": 1}},
+        ),
+        # Which of them was committed before is not in the receipt.
+        (
+            {"committed": 2, "already_committed": 1},
+            {"box": {"settled": 2}, "other": {"settled": 1, "committed": 1}},
+        ),
+    ],
+)
+def test_the_outcomes_of_several_sinks_are_told_by_sink(
+    query: QueryCoordinator, tmp_path: Path, outcomes: dict[str, int], told: dict[str, dict[str, int]]
+) -> None:
+    query.set_barrier(4)
+    link = query.link(4, votes=[query.vote(4), query.vote(4, 1), replace(query.vote(4, 2), sink="other")])
+    before = replace(query.vote(4, 3), sink="other")
+    query.log.put_link(replace(link, carried=(before,), settings={"box": {}, "other": {}, "idle": {}}))
+    query.log.put_receipt(Receipt(epoch=4, index=0, plan="p", outcomes=outcomes))
+    query.note(4)
+    made = savepoints.create(str(query.path), str(tmp_path / "place"))
+    assert {each.sink: dict(each.outcomes) for each in made.sinks} == {**told, "idle": {}}
 
 
 def test_the_version_of_spark_is_that_of_the_job_and_not_of_who_makes_it(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,8 @@ from onceonly.stores.opened import address_of
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onceonly.model import Link, Receipt
     from onceonly.savepoints.copying import Told
 
@@ -121,18 +124,32 @@ def _called(epoch: int) -> str:
 def _outputs(link: Link, receipt: Receipt) -> tuple[Output, ...]:
     handles = handles_of(link.output)
     rows = by_sink(link)
-    alone = len(handles) == 1
     return tuple(
         Output(
             sink=sink,
             target=link.settings.get(sink, {}),
             rows=rows.get(sink, (0, 0))[0],
             transactions=tuple(each.transaction for each in handles.get(sink, ())),
-            # A receipt counts those of all sinks together.
-            outcomes=receipt.outcomes if alone else {"settled": len(handles.get(sink, ()))},
+            outcomes=_outcomes(link, receipt, sink),
         )
         for sink in sorted({*link.settings, *handles})
     )
+
+
+def _outcomes(link: Link, receipt: Receipt, sink: str) -> Mapping[str, int]:
+    """Return what became of the transactions of a sink, by the outcome's name.
+
+    A receipt counts those of all sinks together. Where it has several names for several sinks, as after a crash amid
+    the commits, nobody knows which is whose, and they are ``settled``.
+    """
+    carried = sum(vote.sink == sink and vote.handle is not None for vote in link.carried)
+    pending = Counter(vote.sink for vote in link.pending)
+    found: Mapping[str, int] = {"settled": pending[sink]}
+    if len(receipt.outcomes) == 1:
+        found = dict.fromkeys(receipt.outcomes, pending[sink])
+    elif set(pending) == {sink}:
+        found = receipt.outcomes
+    return +(Counter(found) + Counter(committed=carried))
 
 
 def _spark(checkpoint: str, link: Link, *, by_itself: bool) -> str:
