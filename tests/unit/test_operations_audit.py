@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import sqlite3
+import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +23,11 @@ from tests.unit import (
     test_conformance_sinks,
     test_conformance_sql,
 )
-from tests.unit.operator_bench import run
+from tests.unit.operator_bench import BoxSink, QueryCoordinator, here, run
 
 from onceonly.errors import UnavailableError
 from onceonly.operations import audit as operation
-from onceonly.operations import look, render
+from onceonly.operations import look, render, sinks
 from onceonly.operations.audit import Finding, Word
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.given import Given
@@ -422,3 +423,69 @@ def test_equal_sentences_are_one_line_with_the_epochs_that_they_are_told_of() ->
         f"chk-2 files 2 differs {lost}",
         "all files 2 same",
     ]
+
+
+class MuteSink(BoxSink):
+    """A box that never answers one question."""
+
+
+def never(*_arguments: object, **_more: object) -> None:
+    threading.Event().wait()
+
+
+@pytest.mark.parametrize("question", ["identity", "held", "held_by_epoch", "held_in_all", "look_up", "close"])
+def test_a_target_that_never_answers_is_told_and_the_others_are_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    query = QueryCoordinator(tmp_path / "cp")
+    query.set_barrier(0)
+    link = query.link(0, votes=[query.vote(0), replace(query.vote(0, 1), sink="mute")])
+    both = replace(
+        link, settings={"box": {}, "mute": {}}, uses=dict.fromkeys(("box", "mute"), link.uses["box"])
+    )
+    query.log.put_link(both)
+    query.open("t0-0")
+    query.open("t0-1")
+    query.settle(both)
+    monkeypatch.setattr(MuteSink, question, never, raising=False)
+    monkeypatch.setattr(sinks, "_CLOSE_S", 0.2)
+    mute = f"{MuteSink.__module__}:MuteSink"
+    given = Given(classes={"box": "tests.unit.operator_bench:BoxSink", "mute": mute})
+    audited = operation.audit(open_checkpoint(query.path), given, within_s=0.2)
+    found = {(each.sink, each.epoch): each for each in audited.findings}
+    assert found["box", 0].answered
+    assert found["box", 0].told == ("the target does not tell the rows of an epoch",)
+    if question == "close":
+        assert audited.answered
+        return
+    assert not audited.answered
+    silent = [each for each in audited.findings if each.sink == "mute" and not each.answered]
+    for each in silent:
+        assert each.word is Word.NOT_TOLD
+        assert each.told == (
+            "the target did not answer within 0.2 s (see to it and ask again, or give it longer by --timeout)",
+        )
+    words = ("audit", query.path, "--timeout", "0.2", "--sink", "box=tests.unit.operator_bench:BoxSink")
+    assert here(*words, "--sink", f"mute={mute}") == 2
+
+
+def test_a_target_that_never_answers_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = QueryCoordinator(tmp_path / "cp")
+    query.complete(*range(5))
+    asked: list[str] = []
+
+    def silent(name: str) -> Callable[..., None]:
+        def ask(*_arguments: object) -> None:
+            asked.append(name)
+            never()
+
+        return ask
+
+    for question in ("held", "held_by_epoch", "held_in_all", "look_up"):
+        monkeypatch.setattr(MuteSink, question, silent(question), raising=False)
+    given = Given(classes={"box": f"{MuteSink.__module__}:MuteSink"})
+    audited = operation.audit(open_checkpoint(query.path), given, within_s=0.2)
+    assert [each.epoch for each in audited.findings if not each.answered] == [0, 1, 2, 3, 4, None]
+    assert asked == ["held_by_epoch"]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout",
     type=shared.SECONDS,
-    default=30.0,
+    default=300.0,
     show_default=True,
-    help="Seconds for each answer of a target.",
+    help="Seconds for each answer of a target, which may have to count all of its rows.",
 )
 @click.option(
     "--export",

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import enum
 import json
+from concurrent.futures import wait
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from onceonly.errors import OnceonlyError, typed
+from onceonly import background
+from onceonly.errors import OnceonlyError, UnavailableError, typed
 from onceonly.model import Guarantee, LinkKind, handles_of, letters_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.states import OWED, QUIET, SETTLED
@@ -77,38 +79,76 @@ class Audit:
 
 
 def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
-    """Compare. Any process, beside a run too.
+    """Compare. Any process, beside a run too. No answer of a target is waited for longer than ``within_s``.
 
-    Raises what building the sinks may, ``LogError``, ``UnavailableError``.
+    Raises what building the sinks may, ``ConfigurationError`` where a target is another, ``LogError``,
+    ``UnavailableError``.
     """
     model = look.newest(checkpoint, limit=None, history=True)
     findings: list[Finding] = []
     with sinks.participants(checkpoint, given) as made:
-        sinks.refuse_other_target(checkpoint, given, made)
+        targets = _Targets(checkpoint, within_s)
+        for name, participant in made.items():
+            targets.see(given, name, participant)
         newest: dict[str, int] = {}
-        silent: dict[str, str] = {}
-        counts = {name: _counted(checkpoint, model, name, participant) for name, participant in made.items()}
+        refused: dict[str, str] = {}
+        counts = {name: _counted(targets, model, name, participant) for name, participant in made.items()}
         for epoch in model.epochs:
             for name, handles in _settled(epoch).items():
                 if name in made:
                     is_newest = newest.setdefault(name, epoch.view.epoch) == epoch.view.epoch
-                    held: Held | str | None = silent.get(name)
+                    held: Held | str | None = refused.get(name)
                     if held is None:
-                        held = _answer(checkpoint, name, partial(made[name].sink.held, handles))
+                        held = targets.ask(name, made[name].sink.held, handles)
                     if held is not None:
                         findings.append(_of_held(epoch, name, held))
                         continue
-                    ask = partial(_standings, made[name], handles, within_s)
-                    standings = _answer(checkpoint, name, ask)
+                    standings = _standings(targets, name, made[name], handles)
                     if isinstance(standings, str):
-                        silent[name] = standings  # and it is not waited for once more
+                        refused[name] = standings  # and it is not asked of the other epochs
                         findings.append(_of_held(epoch, name, standings))
                         continue
                     findings.append(_of_epoch(epoch, name, standings, counts[name], is_newest=is_newest))
         findings.reverse()
         for name, participant in made.items():
-            findings += _in_all(checkpoint, model, name, participant)
+            findings += _in_all(checkpoint, targets, model, name, participant)
     return Audit(model=model, findings=tuple(findings))
+
+
+class _Targets:
+    """Asks the targets of one checkpoint. One that has not answered in time is not asked again. One thread."""
+
+    def __init__(self, checkpoint: Checkpoint, within_s: float) -> None:
+        self._checkpoint = checkpoint
+        self._within_s = within_s
+        self._silent: dict[str, str] = {}
+
+    def ask(self, name: str, ask: Callable[..., T], *arguments: Any) -> T | str:  # noqa: ANN401  those of the question
+        """Ask a target; return a sentence where it gives no answer."""
+        if name in self._silent:
+            return self._silent[name]
+        try:
+            return self._asked(name, ask, *arguments)
+        except OnceonlyError as error:
+            return f"{error.what} ({typed(error)})"
+
+    def see(self, given: Given, name: str, participant: Participant) -> None:
+        """See that a target is that of the log. Raises ``ConfigurationError`` where it is another."""
+        try:
+            self._asked(name, sinks.refuse_other_target, self._checkpoint, given, {name: participant})
+        except UnavailableError as error:
+            self._silent[name] = f"{error.what} ({typed(error)})"
+
+    def _asked(self, name: str, ask: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401  as above
+        asked = background.begin("onceonly-audit", partial(ask, *arguments))
+        wait([asked], self._within_s)
+        if not asked.done():
+            told = f"the target did not answer within {self._within_s:g} s"
+            next_step = "see to it and ask again, or give it longer by --timeout"
+            self._silent[name] = f"{told} ({next_step})"
+            raise UnavailableError(told, next_step=next_step)
+        with sinks.asking(self._checkpoint, name):
+            return asked.result()
 
 
 def _settled(epoch: EpochModel) -> dict[str, tuple[Handle, ...]]:
@@ -119,22 +159,12 @@ def _settled(epoch: EpochModel) -> dict[str, tuple[Handle, ...]]:
     return {} if last.guarantee is Guarantee.AT_MOST_ONCE else handles_of(last.output)
 
 
-def _answer(checkpoint: Checkpoint, name: str, ask: Callable[[], T]) -> T | str:
-    """Ask a target; return a sentence where it gives no answer."""
-    try:
-        with sinks.asking(checkpoint, name):
-            return ask()
-    except OnceonlyError as error:
-        return f"{error.what} ({typed(error)})"
-
-
 def _counted(
-    checkpoint: Checkpoint, model: CheckpointModel, name: str, participant: Participant
+    targets: _Targets, model: CheckpointModel, name: str, participant: Participant
 ) -> Mapping[int, int] | str | None:
     """Return how many rows stand of each epoch, None where the target does not tell, or a sentence why it did not."""
     links = {epoch.view.epoch: epoch.chain[-1].index for epoch in model.epochs if epoch.chain}
-    asked = _context(model, name, participant)
-    return _answer(checkpoint, name, lambda: participant.sink.held_by_epoch(asked, links))
+    return targets.ask(name, participant.sink.held_by_epoch, _context(model, name, participant), links)
 
 
 def _context(model: CheckpointModel, name: str, participant: Participant) -> QueryContext:
@@ -162,9 +192,16 @@ def _of_held(epoch: EpochModel, name: str, held: Held | str) -> Finding:
 
 
 def _standings(
-    participant: Participant, handles: tuple[Handle, ...], within_s: float
-) -> list[tuple[Handle, Standing]]:
-    return [(each, sinks.answer(participant, each, within_s=within_s)) for each in handles]
+    targets: _Targets, name: str, participant: Participant, handles: Sequence[Handle]
+) -> list[tuple[Handle, Standing]] | str:
+    """Return what a target has of each transaction, or a sentence why it does not tell."""
+    found: list[tuple[Handle, Standing]] = []
+    for handle in handles:
+        answer = targets.ask(name, participant.sink.look_up, handle)
+        if isinstance(answer, str):
+            return answer
+        found.append((handle, answer))
+    return found
 
 
 def _of_epoch(
@@ -202,7 +239,7 @@ def _of_epoch(
 
 
 def _in_all(
-    checkpoint: Checkpoint, model: CheckpointModel, name: str, participant: Participant
+    checkpoint: Checkpoint, targets: _Targets, model: CheckpointModel, name: str, participant: Participant
 ) -> list[Finding]:
     """Compare the rows of all epochs that the log knows with all that the target has.
 
@@ -216,7 +253,7 @@ def _in_all(
         def finding(word: Word, *told: str, rows: int = rows, answered: bool = True) -> list[Finding]:
             return [Finding(epoch=None, sink=name, word=word, rows=rows, told=told, answered=answered)]
 
-        held = _answer(checkpoint, name, lambda: participant.sink.held_in_all(asked))
+        held = targets.ask(name, participant.sink.held_in_all, asked)
         if isinstance(held, str):
             return finding(Word.NOT_TOLD, held, answered=False)
         if held is None:

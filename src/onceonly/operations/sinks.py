@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.operations.states import HandleView
-    from onceonly.ports import Leftover
+    from onceonly.ports import Leftover, Sink
     from onceonly.settings.registry import SinkClass
 
 # Sinks that took part in the epoch before, but not in the newest (another branch of the user's code), may have
 # something open too; one that no epoch has used for longer is not asked.
 _EPOCHS = 2
+_CLOSE_S = 10.0
 # What an option is called that says where a target is.
 _ADDRESS = re.compile(r"(servers?|hosts?|url|uri|endpoint|address|path|folder)$", re.IGNORECASE)
 
@@ -106,9 +107,17 @@ def participants(checkpoint: Checkpoint, given: Given) -> Iterator[dict[str, Par
                     next_step=f"{error.next_step}; options that are secret are not in the log: give them with "
                     f"--option {name}:NAME=VALUE or --options-file",
                 ) from error
-            stack.callback(sink.close)
+            stack.callback(_close, sink)
             made[name] = Participant(sink=sink, guarantee=use.guarantee, use=use)
         yield made
+
+
+def _close(sink: Sink) -> None:
+    """Close a sink, and do not wait for one that a question without an answer still holds."""
+    closed = background.begin("onceonly-close", sink.close)
+    wait([closed], _CLOSE_S)
+    if closed.done():
+        closed.result()
 
 
 def refuse_other_target(checkpoint: Checkpoint, given: Given, made: Mapping[str, Participant]) -> None:
