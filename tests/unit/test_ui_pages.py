@@ -225,6 +225,27 @@ def test_several_queries_are_listed_with_how_they_stand(query: QueryCoordinator,
         assert "stuck: everything up to chk-11 is settled" in found.text
 
 
+@pytest.mark.parametrize("strips", [False, True], ids=["whole paths", "stripped paths"])
+@pytest.mark.parametrize("prefix", ["", "/proxy/4000"])
+def test_a_slash_more_or_less_leads_to_the_page_below_the_prefix(
+    query: QueryCoordinator, prefix: str, *, strips: bool
+) -> None:
+    seen = "" if strips else prefix
+    with ui_bench.serve([open_checkpoint(query.path)], prefix=prefix) as page:
+        for asked, leads in (
+            (f"/{QUERY}", f"/{QUERY}/now"),
+            (f"/{QUERY}/", f"/{QUERY}"),
+            (f"/{QUERY}/timeline/?to=7", f"/{QUERY}/timeline?to=7"),
+            (f"/{QUERY}/epoch/", f"/{QUERY}/epoch"),
+            ("//evil.example//", "/evil.example"),
+            ("/%5Cevil.example/", "/%5Cevil.example"),
+        ):
+            answer = page.get(seen + asked)
+            assert (answer.status, answer.headers.get("location")) == (303, prefix + leads), asked
+        assert page.get(seen or "/").headers["location"] == f"{prefix}/{QUERY}/now"
+        assert page.get(f"{seen}/no-such-query").status == 404
+
+
 def test_one_that_cannot_be_read_hides_no_other(query: QueryCoordinator, tmp_path: Path) -> None:
     other = QueryCoordinator(tmp_path / "other", query="99999999-2222-3333-4444-555555555555")
     other.complete(0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -46,7 +47,7 @@ class _Answers:
         """Return the application."""
         pages = self._pages
         epoch = self._page(lambda of, asked: pages.epoch(of, _number(asked, "epoch")))
-        return Starlette(
+        found = Starlette(
             routes=[
                 Route("/", self._front),
                 Route("/page.js", lambda _: _file("page.js", "text/javascript")),
@@ -63,9 +64,13 @@ class _Answers:
                 Route(
                     "/{key}/latency", self._page(lambda of, asked: pages.latency(of, _number(asked, "to")))
                 ),
+                Route("/{key}", self._home),
+                Route("/{path:path}/", self._without_slash),
             ],
             exception_handlers={_NOT_FOUND: self._nowhere},
         )
+        found.router.redirect_slashes = False  # it knows of no prefix
+        return found
 
     def _page(self, make: Callable[[Watcher, Request], str]) -> Callable[[Request], Response]:
         def page(request: Request) -> Response:
@@ -98,6 +103,16 @@ class _Answers:
         if len(self._watchers) == 1:
             return RedirectResponse(f"{self._prefix}/{next(iter(self._watchers))}/now", 303)
         return HTMLResponse(self._pages.overview())
+
+    def _home(self, request: Request) -> Response:
+        key = request.path_params["key"]
+        if key not in self._watchers:
+            raise HTTPException(_NOT_FOUND)
+        return RedirectResponse(f"{self._prefix}/{key}/now", 303)
+
+    def _without_slash(self, request: Request) -> Response:
+        query = f"?{request.url.query}" if request.url.query else ""
+        return RedirectResponse(f"{self._prefix}/{request.path_params['path'].rstrip('/')}{query}", 303)
 
     def _nowhere(self, _request: Request, _error: Exception) -> Response:
         return self._failed("there is no such page", "choose one of the list", _NOT_FOUND)

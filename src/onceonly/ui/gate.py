@@ -115,7 +115,8 @@ class Gate:
         path = door.prefix + _relative(scope["path"], door.prefix)
         answer = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
         answer.set_cookie(
-            door.cookie, door.token, path=f"{door.prefix}/", httponly=True, secure=door.secure,
+            # Without a slash at its end, as the prefix itself is typed without one.
+            door.cookie, door.token, path=door.prefix or "/", httponly=True, secure=door.secure,
             # Lax, not strict: a link in a chat leads here, and all that anybody can do here is to look.
             samesite="lax",
         )  # fmt: skip
