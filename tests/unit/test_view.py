@@ -22,7 +22,7 @@ from onceonly.operations.disk import BARRIER, Step
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.render import header
 from onceonly.operations.report import checkpoint
-from onceonly.view import tables
+from onceonly.view import tables, terminal
 from onceonly.view.axis import Axis
 from onceonly.view.epoch import epoch as epoch_picture
 from onceonly.view.markup import tag, text
@@ -30,10 +30,12 @@ from onceonly.view.multiples import BEHIND, BEHIND_S, multiples
 from onceonly.view.page import report, summary
 from onceonly.view.shapes import CHARACTER
 from onceonly.view.story import view
+from onceonly.view.telling import moment
 from onceonly.view.timeline import timeline
 from onceonly.view.values import Level, What, Work
 
 if TYPE_CHECKING:
+    from onceonly.model import Link
     from onceonly.operations.checkpoint_model import EpochModel
     from onceonly.view.markup import Markup
 
@@ -320,6 +322,41 @@ def test_the_first_sentence_says_what_was_left_out_of_a_settled_log() -> None:
         settled=replace(tried.receipt, outcomes={"committed": 1, "unknown": 1}),
     )
     assert safe(tried) == f"{settled}, save what chk-1 tried at most once and gave up"
+
+
+AT_LATEST = ", since at the latest "
+DECIDED = bench.decision(1, 3, [bench.vote(1, 0, 2.5)])
+
+
+def unstamped(*chain: Link, written_s: float | None = None) -> EpochModel:
+    """An epoch that an older onceonly decided; on a file system its file has a time of its own."""
+    found = bench.told(replace(chain[0], stamp=None), *chain[1:])
+    if written_s is None:
+        return replace(found, at=bench.ZERO + 2)  # of its plan, which is before
+    steps = (Step(f"link {found.chain[0].name}: commit", bench.ZERO + written_s),)
+    return replace(found, steps=steps, at=bench.ZERO + written_s)
+
+
+@pytest.mark.parametrize(
+    ("newest", "after_s", "told"),
+    [
+        (unstamped(DECIDED, written_s=3.5), 3.5, AT_LATEST),
+        (unstamped(DECIDED), None, ", and since when is not known"),
+        (unstamped(DECIDED, bench.decision(1, 9, DECIDED.votes, index=1)), 9, AT_LATEST),
+        (unstamped(bench.claim(1, 3), written_s=4), 4, AT_LATEST),
+        (bench.in_doubt(1, 2), 3, ", since "),
+    ],
+)
+def test_where_a_record_has_no_time_what_came_after_it_says_the_latest(
+    newest: EpochModel, after_s: float | None, told: str
+) -> None:
+    found = view(bench.model(bench.usual(0, 0), newest)).verdict
+    at = None if after_s is None else bench.ZERO + after_s
+    assert (found.since, found.at_latest) == (at, told != ", since ")
+    shown = "" if at is None else moment(at)
+    assert f"{found.stuck}{told}{shown}\n" in terminal.verdict(found).plain
+    assert f"{told}{'<time' if shown else '.'}" in tables.verdict(found)
+    assert ("data-at-least" in tables.verdict(found)) == (found.at_latest and at is not None)
 
 
 def test_what_is_but_closed_to_older_runs_waits_for_nobody() -> None:

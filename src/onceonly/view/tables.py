@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.view import shapes
 from onceonly.view.markup import Child, Markup, join, tag
-from onceonly.view.telling import few, moment, outcomes, took
+from onceonly.view.telling import few, moment, outcomes, since, took
 from onceonly.view.values import Epoch, View, What
 from onceonly.words import n
 
@@ -44,11 +44,10 @@ _MEANINGS: Final = {
 
 def verdict(found: Verdict) -> Markup:
     """Return how a checkpoint stands: what is safe, what is stuck and since when, who waits, what to type."""
-    since = [", since ", time(found.since)] if found.since is not None else None
     return tag(
         "div",
         tag("p", tag("span", found.level, class_="oo-level"), f": {found.safe}."),
-        tag("p", capital(found.stuck), since, ".") if found.stuck else None,
+        tag("p", capital(found.stuck), _since(found), ".") if found.stuck else None,
         tag("p", f"Waiting for it: {found.waits}.") if found.waits else None,
         tag("p", f"Next: {found.next_step}{':' if found.command else '.'}") if found.next_step else None,
         tag("pre", tag("code", found.command), tabindex="0") if found.command else None,
@@ -57,9 +56,13 @@ def verdict(found: Verdict) -> Markup:
     )
 
 
-def time(at: float) -> Markup:
-    """Return a moment that a page's script may say the age of."""
-    return tag("time", moment(at), datetime=moment(at))
+def _since(found: Verdict) -> list[Child]:
+    """Return since when something is stuck, with a moment that a page's script may say the age of."""
+    before = since(found)
+    if found.since is None:
+        return [before]
+    at = moment(found.since)
+    return [before, tag("time", at, datetime=at, data_at_least=found.at_latest)]
 
 
 def legend(found: View, shown: Collection[What]) -> Markup:

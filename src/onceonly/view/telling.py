@@ -11,7 +11,7 @@ from onceonly.operations.disk import iso
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onceonly.view.values import Mark
+    from onceonly.view.values import Mark, Verdict
 
 UNKNOWN = "unknown"
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
@@ -25,6 +25,13 @@ def moment(at: float | None) -> str:
 def seconds(text: str) -> float | None:
     """Return a stamp's text in seconds since 1970; None where it is empty or cannot be read."""
     return seconds_of(Stamp(at=text)) or None
+
+
+def since(found: Verdict) -> str:
+    """Return the words before the moment since when something is stuck, or those that say that nobody knows it."""
+    if found.since is None:
+        return ", and since when is not known" if found.at_latest else ""
+    return ", since at the latest " if found.at_latest else ", since "
 
 
 def by(stamp: Stamp | None) -> str:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onceonly.operations.states import SETTLED
-from onceonly.view.telling import moment, outcomes, took
+from onceonly.view.telling import moment, outcomes, since, took
 from onceonly.view.values import COMMIT, Level
 from onceonly.words import n
 
@@ -55,8 +55,8 @@ def verdict(found: Verdict) -> Text:
     """Return how a checkpoint stands."""
     text = Text.assemble((found.level.upper(), _STYLES[found.level]), f": {found.safe}")
     if found.stuck:
-        since = f", since {moment(found.since)}" if found.since is not None else ""
-        text.append(f"\n{found.stuck}{since}")
+        at = moment(found.since) if found.since is not None else ""
+        text.append(f"\n{found.stuck}{since(found)}{at}")
     text.append(f"\nwaiting for it: {found.waits}" if found.waits else "")
     text.append(f"\nnext: {found.next_step}" if found.next_step else "")
     if found.command:

@@ -195,12 +195,14 @@ class Verdict:
 
     ``safe`` says what is settled, ``stuck`` what is not, ``since`` since when (seconds since 1970, None where that is
     not known), ``waits`` who waits for it, ``next_step`` what happens or is to be done, ``command`` what to type.
+    ``at_latest`` says that it was so by then, and may have been so before: the record of it has no time.
     """
 
     level: Level
     safe: str
     stuck: str = ""
     since: float | None = None
+    at_latest: bool = False
     waits: str = ""
     next_step: str = ""
     command: str = ""

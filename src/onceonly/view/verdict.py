@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from onceonly.model import Guarantee, Skip, seconds_of
+from onceonly.operations.disk import put
 from onceonly.operations.states import QUIET, VISIBLE, EpochState, is_quiet, meaning
 from onceonly.view.values import Level, Verdict
 from onceonly.words import n
@@ -14,6 +15,7 @@ from onceonly.words import n
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onceonly.model import Link
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
 
 _TAKEN_OVER: Final = frozenset({Skip.FOREIGN.value, Skip.SWALLOWED.value})
@@ -77,11 +79,13 @@ def _undecided(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
     """Nothing is decided of the newest epoch, so that nothing can be in doubt."""
     name, aborted = newest.view.name, newest.view.state is EpochState.ABORTED
     what = f"{name} is void ({meaning(newest.view.reason)})" if aborted else f"nothing of {name} is decided"
+    since, at_latest = _since(newest, newest.chain[-1:]) if aborted else (newest.at, False)
     return Verdict(
         level=_level(model, Level.WAITING),
         safe=safe,
         stuck=what,
-        since=(seconds_of(newest.chain[-1].stamp) or None) if aborted else newest.at,
+        since=since,
+        at_latest=at_latest,
         waits=f"{name} and what comes after it",
         next_step=_next(
             model, "the run that is alive writes it", f"start the query, which writes all of {name}"
@@ -94,8 +98,7 @@ def _unsettled(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
     name, owed = newest.view.name, newest.owed
     sinks = ", ".join(dict.fromkeys(handle.vote.sink for handle in owed))
     rows = sum(handle.vote.rows for handle in owed)
-    since = min((seconds_of(handle.link.stamp) for handle in owed), default=0.0)
-    since = since or seconds_of(newest.chain[-1].stamp)
+    since, at_latest = _since(newest, [handle.link for handle in owed] or newest.chain[-1:])
     stuck = (
         f"{name} is decided, and {n(len(owed), 'transaction')} of it with {n(rows, 'row')} ({sinks}) "
         f"{'is' if len(owed) == 1 else 'are'} not known to be committed"
@@ -111,7 +114,8 @@ def _unsettled(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
         level=_level(model, Level.STUCK if newest.view.state is EpochState.DECIDED else Level.WAITING),
         safe=safe,
         stuck=stuck,
-        since=since or None,
+        since=since,
+        at_latest=at_latest,
         waits=f"the epoch after {name}, and whoever reads its rows" + (f" from {sinks}" if sinks else ""),
         next_step=_next(
             model,
@@ -120,6 +124,27 @@ def _unsettled(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
         ),
         command=f"onceonly transactions commit {name} {shlex.quote(model.path)}" if by_hand else "",
     )
+
+
+def _since(newest: EpochModel, links: Sequence[Link]) -> tuple[float | None, bool]:
+    """Return since when links are there, and whether that is only the latest that it can be.
+
+    An older onceonly did not stamp them. Then it is the first of what came after them: of their files' times, of what
+    the log has behind them; None where nothing tells.
+    """
+    stamps = [seconds_of(link.stamp) for link in links]
+    if all(stamps):
+        return min(stamps), False
+    first = min(link.index for link in links)
+    behind = [link for link in newest.chain if link.index >= first]
+    files = {put(link) for link in behind}
+    later = [seconds_of(link.stamp) for link in behind] + [
+        step.at for step in newest.steps if step.what in files
+    ]
+    # Where no file tells its time, it was last heard of by its plan, which was before.
+    if newest.at not in {seconds_of(link.planned) for link in newest.chain}:
+        later.append(newest.at or 0.0)
+    return min(filter(None, later), default=None), True
 
 
 def _level(model: CheckpointModel, level: Level) -> Level:

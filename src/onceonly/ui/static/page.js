@@ -137,7 +137,8 @@
       }
       const seconds = Math.max(0, Math.round((Date.now() - Date.parse(each.dateTime)) / 1000));
       const [size, unit] = seconds < 120 ? [1, "s"] : seconds < 7200 ? [60, "min"] : seconds < 172800 ? [3600, "h"] : [86400, "d"];
-      since.textContent = `, for ${Math.floor(seconds / size)} ${unit}`;
+      const least = "atLeast" in each.dataset ? "at least " : "";
+      since.textContent = `, for ${least}${Math.floor(seconds / size)} ${unit}`;
     }
   }
   setInterval(() => document.hidden || age(), 1000);
