@@ -20,11 +20,17 @@ _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 # difflib's own, 0.6, takes retention for partitionBy.
 _NEAR = 0.7
 _CONFIDENTIAL = (
-    r"(?:passw(?:or)?d|passphrase|secret|token|credential|api[._-]?key|access[._-]?key|private[._-]?key)"
+    r"(?:passw(?:or)?d|passphrase|secret|token|credential|(?:api|access|private|account)[._-]?key)"
 )
 _SECRET_NAME = re.compile(_CONFIDENTIAL, re.IGNORECASE)
-# A user's password in an address, or a part of a connection text that names one.
-_SECRET_VALUE = re.compile(rf"://[^/?#\s]*:[^/?#\s]*@|\b\w*{_CONFIDENTIAL}\w*\s*[=:]", re.IGNORECASE)
+# A user's password in an address, or a part of a connection text or a signed address that names a secret.
+_LOGIN = r"://[^/?#\s]*:[^/?#\s]*@"
+_NAMED = rf"(?:\b\w*{_CONFIDENTIAL}\w*[\"']?\s*[=:]|[?&](?:x-amz-)?sig(?:nature)?=)"
+_SECRET_VALUE = re.compile(f"{_LOGIN}|{_NAMED}", re.IGNORECASE)
+_TOLD = re.compile(
+    rf"(?P<login>{_LOGIN})|(?P<named>{_NAMED}\s*|\bbearer\s+)(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)",
+    re.IGNORECASE,
+)
 # The units of Spark's intervals, and those of its settings (JavaUtils.timeStringAs).
 _SECONDS = {
     unit: seconds
@@ -205,6 +211,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
         found = difflib.get_close_matches(name.lower().removeprefix(family), list(short), n=1, cutoff=_NEAR)
         near = [short[each] for each in found]
     return lower[near[0]] if near else ""
+
+
+def without_secrets(text: str) -> str:
+    """Return what somebody else has said, such as a client's error, without what looks like a secret in it. Pure."""
+    return _TOLD.sub(
+        lambda found: "://[redacted]@" if found["login"] else f"{found['named']}[redacted]", text
+    )
 
 
 def public_options(declared: Iterable[Option], given: Mapping[str, str]) -> dict[str, str]:

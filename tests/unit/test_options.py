@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceonly.errors import ConfigurationError
-from onceonly.options import Option, boolean, public_options, read_options, size, whole
+from onceonly.options import Option, boolean, public_options, read_options, size, whole, without_secrets
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.settings.query import SinkSettings
 from onceonly.settings.registry import BUILT_IN, load, use_of
@@ -112,6 +112,8 @@ def test_a_secret_does_not_show_itself_not_even_when_it_is_wrong() -> None:
         {"url": f"host=db user=bob password={CANARY}"},
         {"url": f"https://api/?access_token={CANARY}"},
         {"url": f"Endpoint=sb://x;SharedAccessKey={CANARY}"},
+        {"url": f"AccountName=x;AccountKey={CANARY}"},
+        {"url": f"https://x.blob/o?sv=1&sig={CANARY}"},
         {"undeclared": CANARY},
     ],
 )
@@ -125,6 +127,26 @@ def test_what_is_or_looks_like_a_secret_is_never_written_down(given: dict[str, s
 def test_an_option_whose_name_speaks_of_a_secret_is_none_for_the_log_though_nobody_marked_it() -> None:
     declared = (Option(name="api.key", doc="forgotten to mark"), Option(name="keyColumn", doc="the key"))
     assert public_options(declared, {"api.key": CANARY, "keyColumn": "id"}) == {"keycolumn": "id"}
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (f"no answer of https://bob:{CANARY}@db:9200/_bulk?x=1", "no answer of https://[redacted]@db:9200/_bulk?x=1"),
+        (f'FATAL: password="{CANARY} two" of bob', "FATAL: password=[redacted] of bob"),
+        (f"{{'sasl.password': '{CANARY}', 'acks': -1}}", "{'sasl.password': [redacted], 'acks': -1}"),
+        (f'{{"session_token":"{CANARY}"}}', '{"session_token":[redacted]}'),
+        (f"Module required username=u password={CANARY};", "Module required username=u password=[redacted];"),
+        (f"AccountName=a;AccountKey={CANARY};x", "AccountName=a;AccountKey=[redacted];x"),
+        (f"403 of https://b/o?sv=1&sig={CANARY}&se=2", "403 of https://b/o?sv=1&sig=[redacted]&se=2"),
+        (f"https://b/o?X-Amz-Signature={CANARY}", "https://b/o?X-Amz-Signature=[redacted]"),
+        (f"Authorization: Bearer {CANARY}", "Authorization: Bearer [redacted]"),
+        ("a slot failed at hdfs://nn:8020/a@b at 12:00:01, see --because", None),
+        ("the token has ended; 3 of 4 keys are assigned: yes", None),
+    ],
+)  # fmt: skip
+def test_what_a_client_says_is_told_without_its_secrets(said: str, told: str | None) -> None:
+    assert without_secrets(said) == (said if told is None else told)
 
 
 def test_plain_addresses_are_written_down() -> None:

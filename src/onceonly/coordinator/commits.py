@@ -9,6 +9,7 @@ from onceonly import background, failpoints, protocol
 from onceonly.coordinator.questions import MISTAKES
 from onceonly.errors import InDoubtError, OnceonlyError, UnavailableError
 from onceonly.model import RetryLater, Unknown, handles_of
+from onceonly.options import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +66,7 @@ class Commits:
                 slot=vote.slot,
                 transaction=vote.handle.transaction if vote.handle else "",
                 outcome=type(outcome).__name__,
-                reason=outcome.reason if isinstance(outcome, Unknown | RetryLater) else "",
+                reason=without_secrets(outcome.reason) if isinstance(outcome, Unknown | RetryLater) else "",
             )
         return [protocol.Resolved(command.vote, outcome) for command, outcome in found]
 

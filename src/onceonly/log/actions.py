@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.log.dated import DatedFiles
 from onceonly.model import Stamp  # noqa: TC001  the codec reads the annotations at run time
+from onceonly.options import without_secrets
 from onceonly.words import epoch_ranges, n
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Action:
     @property
     def sentence(self) -> str:
         """Tell it in a sentence, without its full stop."""
-        why = f", because {self.because!r}" if self.because else ""
+        why = f", because {without_secrets(self.because)!r}" if self.because else ""
         against = " against its decision" if self.against else ""
         end = self.after or "it was broken off before it was over"
         did = _DID.get(self.command, "was ended")

@@ -14,6 +14,7 @@ from onceonly.errors import LogError
 from onceonly.log.dated import DatedFiles
 from onceonly.log.place import FOLDER
 from onceonly.model import Stamp  # noqa: TC001  the codec reads the annotations at run time
+from onceonly.options import without_secrets
 from onceonly.stores.folder import UnsyncedStore
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Stop:
     @property
     def sentence(self) -> str:
         """Tell it in a sentence, without its full stop."""
-        why = f", because {self.because!r}" if self.because else ""
+        why = f", because {without_secrets(self.because)!r}" if self.because else ""
         return f"run {self.run} was asked to end at {self.stamp.at} by {self.who} on {self.stamp.host}{why}"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import typed
 from onceonly.model import letters_of
 from onceonly.operations import disk
+from onceonly.options import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +57,7 @@ def action(found: Action) -> dict[str, Any]:
         "epoch": found.epoch,
         "who": found.who,
         **_stamp(found.stamp),
-        "because": found.because,
+        "because": without_secrets(found.because),
         "against_decision": found.against,
         "before": found.before,
         "after": found.after or None,
@@ -89,7 +90,7 @@ def stopped(found: Outcome) -> dict[str, Any]:
         "epoch": row(found.newest) if found.newest else None,
         "run": run and {"run": run.run, **_stamp(run.began, at="began"), "ended": run.ended or None},
         "request": stop and {
-            "who": stop.who, **_stamp(stop.stamp), "because": stop.because, "seen": stop.seen or None,
+            "who": stop.who, **_stamp(stop.stamp), "because": without_secrets(stop.because), "seen": stop.seen or None,
         },
     }  # fmt: skip
 
@@ -115,7 +116,7 @@ def epoch(view: EpochView) -> dict[str, Any]:
         "epoch": view.epoch,
         "name": view.name,
         "state": view.state.value,
-        "reason": view.reason,
+        "reason": without_secrets(view.reason),
         "folded": view.folded,
         "links": view.links,
         "sinks": {name: {"rows": rows, "transactions": count} for name, (rows, count) in view.sinks.items()},
@@ -148,7 +149,7 @@ def detail(model: CheckpointModel) -> dict[str, Any]:
                 "plan": link.plan,
                 "run": link.run,
                 "guarantee": link.guarantee.value,
-                "reason": link.reason,
+                "reason": without_secrets(link.reason),
                 "transactions": len(link.pending),
                 "carried": len(link.carried),
                 "planned_at": link.planned.at if link.planned else None,

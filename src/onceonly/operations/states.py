@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from onceonly.log.history import by_sink
 from onceonly.log.left import RESTORED
 from onceonly.model import Guarantee, LinkKind, Skip, letters_of
+from onceonly.options import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -163,7 +164,7 @@ def is_quiet(view: EpochView) -> bool:
 
 def meaning(reason: str) -> str:
     """Say what a link's reason means to who runs the query."""
-    return _MEANINGS.get(reason, reason)
+    return _MEANINGS.get(reason) or without_secrets(reason)
 
 
 def folded(line: Summary) -> EpochView:

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from onceonly.errors import OnceonlyError
 from onceonly.operations import explain
+from onceonly.options import without_secrets
 from onceonly.ports.standing import Standing, Stands
 from onceonly.ui import records
 from onceonly.view import page, style, tables
@@ -56,7 +57,8 @@ class Place:
     home: str
     view: View
     position: Position
-    trouble: OnceonlyError | None
+    trouble: str
+    next_step: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,17 +171,19 @@ class Pages:
 
     def failed(self, what: str, next_step: str) -> str:
         """Return a page that says what is wrong, and the next step."""
-        return self._fill("failed", "This cannot be shown", what=what, next_step=next_step)
+        return self._fill(
+            "failed", "This cannot be shown", what=without_secrets(what), next_step=without_secrets(next_step)
+        )
 
     def _line(self, key: str, watcher: Watcher) -> list[Child]:
         href = f"{self._homes[watcher]}/now"
         try:
             found = _short(watcher.model())
         except OnceonlyError as error:
-            return [tag("a", key, href=href), "", "unknown", error.what]
+            return [tag("a", key, href=href), "", "unknown", without_secrets(error.what)]
         stands, trouble = found.verdict, watcher.trouble
         said = join(
-            f"not new, as it cannot be read now ({trouble.what}): " if trouble is not None else "",
+            f"not new, as it cannot be read now ({without_secrets(trouble.what)}): " if trouble is not None else "",
             tag("strong", stands.level), f": {stands.safe}", f"; {stands.stuck}" if stands.stuck else "",
         )  # fmt: skip
         return [tag("a", found.called, href=href), found.path, found.run, said]
@@ -191,12 +195,14 @@ class Pages:
         return place, window
 
     def _place(self, watcher: Watcher, model: CheckpointModel) -> Place:
+        trouble = watcher.trouble
         return Place(
             home=self._homes[watcher],
             view=_short(model),
             # Of the very model that is shown: what comes after it is told by the stream.
             position=records.newest(model.epochs),
-            trouble=watcher.trouble,
+            trouble=without_secrets(trouble.what) if trouble is not None else "",
+            next_step=without_secrets(trouble.next_step) if trouble is not None else "",
         )
 
     def _href(self, watcher: Watcher) -> Callable[[Epoch], str | None]:

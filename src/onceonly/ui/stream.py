@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.concurrency import run_in_threadpool
 
 from onceonly.errors import OnceonlyError
+from onceonly.options import without_secrets
 from onceonly.ui import records
 
 if TYPE_CHECKING:
@@ -92,14 +93,14 @@ def _look(
         new = watcher.since(last)
         model = watcher.model()
     except OnceonlyError as error:
-        return [], last, ("unknown", "", error.what)
+        return [], last, ("unknown", "", without_secrets(error.what))
     if new:
         last = new[-1].position
     elif new is None or last is None:
         last = records.newest(model.epochs)
     stands = f"{model.epochs[0].view.name} {model.epochs[0].view.state}" if model.epochs else ""
     trouble = watcher.trouble
-    return new, last, (model.run.word, stands, trouble.what if trouble is not None else "")
+    return new, last, (model.run.word, stands, without_secrets(trouble.what) if trouble is not None else "")
 
 
 def _record(found: Record) -> dict[str, str]:

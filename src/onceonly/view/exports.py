@@ -9,6 +9,7 @@ import enum
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from onceonly.options import without_secrets
 from onceonly.view.causes import of_events, of_view
 from onceonly.view.telling import moment
 from onceonly.view.values import EXECUTORS, Bar, Mark, Work
@@ -100,8 +101,13 @@ def _slice(bar: Bar, track: tuple[int, int]) -> dict[str, Any]:
 def _instant(name: str, track: tuple[int, int], at: float, told: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": name, "ph": "i", "s": "t", "ts": round(at * 1e6), "pid": track[0], "tid": track[1],
-        "args": {key: value for key, value in told.items() if value not in {None, ""}},
+        "args": {key: _public(value) for key, value in told.items() if value not in {None, ""}},
     }  # fmt: skip
+
+
+def _public(value: object) -> object:
+    """Return a value of the event log, where errors of clients are told as they were."""
+    return without_secrets(value) if isinstance(value, str) else value
 
 
 def _named(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
