@@ -113,13 +113,16 @@ def events_of(answer: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def serve(app: ASGIApp | Sequence[Checkpoint], *, prefix: str = "") -> Iterator[Page]:
+def serve(
+    app: ASGIApp | Sequence[Checkpoint], *, prefix: str = "", places: Sequence[str] = ()
+) -> Iterator[Page]:
     """Serve checkpoints, or an application in their place, on a free port, until the block ends."""
     served = serving.listen(port=0, prefix=prefix)
     page = Page(served.door, served.address)
-    inner = app if callable(app) else application(app, page.streams, prefix=served.door.prefix)
+    if not callable(app):
+        app = application(app, page.streams, prefix=served.door.prefix, places=places)
     config = uvicorn.Config(
-        Gate(inner, served.door), http="h11", ws="none", log_config=None, timeout_graceful_shutdown=2
+        Gate(app, served.door), http="h11", ws="none", log_config=None, timeout_graceful_shutdown=2
     )
     server = uvicorn.Server(config)
     page.running.append(server)

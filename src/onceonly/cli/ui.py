@@ -47,5 +47,5 @@ def ui(paths: tuple[str, ...], *, port: int, no_browser: bool, prefix: str) -> i
     shared.tell("this page only reads; Ctrl-C ends it")
     shown = not no_browser and shared.has_screen()
     with opening.opened(served.address, shared.tell) if shown else nullcontext():
-        serving.serve(served, list(checkpoints.values()))
+        serving.serve(served, list(checkpoints.values()), paths)
     return 0

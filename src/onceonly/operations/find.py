@@ -20,6 +20,7 @@ from onceonly.stores.address import Kind
 from onceonly.stores.opened import address_of, folder_of, open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from onceonly.checkpoint.reading import QueryCheckpoint
@@ -158,6 +159,17 @@ def find(location: str) -> Found:
             next_step="name the folder that the query has as its checkpointLocation",
         )
     return Found(tuple(checkpoints), tuple(problems))
+
+
+def newcomers(location: str, known: Collection[str]) -> tuple[Checkpoint, ...]:
+    """Open the checkpoints at a location, or below it, whose locations are not known. Any process; reads only.
+
+    What is being made, or cannot be opened, is left out. Raises ``OnceonlyError`` where nothing can be listed.
+    """
+    found = [each for each in search(_root(address_of(location))) if not isinstance(each, Problem)]
+    new = [each for each in found if address_of(each.location).location not in known]
+    opened = map(_opened, new)
+    return tuple(each for each in opened if not isinstance(each, Problem))
 
 
 def the_one(location: str | Path) -> Checkpoint:

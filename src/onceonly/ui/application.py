@@ -14,34 +14,40 @@ from starlette.routing import Route
 from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly.ui import records
 from onceonly.ui.pages import Pages, sheet
-from onceonly.ui.watcher import Watcher
+from onceonly.ui.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from starlette.requests import Request
 
     from onceonly.operations.find import Checkpoint
     from onceonly.ui.stream import Streams
+    from onceonly.ui.watcher import Watcher
 
 _STATIC: Final = Path(__file__).with_name("static")
 _NOT_FOUND, _CANNOT_TELL = 404, 503
 _EPOCH: Final = re.compile("(?:chk-)?([0-9]{1,18})")
 
 
-def application(checkpoints: Sequence[Checkpoint], streams: Streams, *, prefix: str = "") -> Starlette:
-    """Return the application of some checkpoints. It lets everybody in: ``gate`` stands before it."""
-    return _Answers(_by_key(checkpoints), streams, prefix).application()
+def application(
+    checkpoints: Sequence[Checkpoint], streams: Streams, *, prefix: str = "", places: Sequence[str] = ()
+) -> Starlette:
+    """Return the application of some checkpoints, and of those that come below ``places``.
+
+    It lets everybody in: ``gate`` stands before it.
+    """
+    return _Answers(Roster(checkpoints, places), streams, prefix).application()
 
 
 class _Answers:
     """What is answered at each address. Those that read a checkpoint are in threads of the server's pool."""
 
-    def __init__(self, watchers: Mapping[str, Watcher], streams: Streams, prefix: str) -> None:
-        self._watchers = watchers
+    def __init__(self, roster: Roster, streams: Streams, prefix: str) -> None:
+        self._roster = roster
         self._streams = streams
         self._prefix = prefix
-        self._pages = Pages(watchers, base=prefix)
+        self._pages = Pages(roster, base=prefix)
 
     def application(self) -> Starlette:
         """Return the application."""
@@ -53,6 +59,7 @@ class _Answers:
                 Route("/page.js", lambda _: _file("page.js", "text/javascript")),
                 Route("/page.css", lambda _: Response(sheet(), media_type="text/css")),
                 Route("/icon.svg", lambda _: _file("icon.svg", "image/svg+xml")),
+                Route("/events", self._all_events),
                 Route("/{key}/events", self._events),
                 Route("/{key}/now", self._page(lambda of, _: pages.now(of))),
                 Route(
@@ -75,7 +82,7 @@ class _Answers:
     def _page(self, make: Callable[[Watcher, Request], str]) -> Callable[[Request], Response]:
         def page(request: Request) -> Response:
             key = request.path_params["key"]
-            watcher = self._watchers.get(key)
+            watcher = self._roster.get(key)
             if watcher is None:
                 return self._failed(f"there is no query {key} here", "choose one of the list", _NOT_FOUND)
             try:
@@ -88,25 +95,25 @@ class _Answers:
         return page
 
     def _events(self, request: Request) -> Response:
-        watcher = self._watchers.get(request.path_params["key"])
+        watcher = self._roster.get(request.path_params["key"])
         if watcher is None:
             return PlainTextResponse("There is no such query here.", _NOT_FOUND)
         # The browser's own word is newer than that of the page, where it has come back by itself.
         said = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        return StreamingResponse(
-            self._streams.follow(watcher, records.parse(said)),
-            media_type="text/event-stream",
-            headers={"X-Accel-Buffering": "no"},  # a proxy that collects it would be late
-        )
+        return _stream(self._streams.follow(watcher, records.parse(said)))
+
+    def _all_events(self, _request: Request) -> Response:
+        return _stream(self._streams.follow_all(self._roster))
 
     def _front(self, _request: Request) -> Response:
-        if len(self._watchers) == 1:
-            return RedirectResponse(f"{self._prefix}/{next(iter(self._watchers))}/now", 303)
+        self._roster.look()
+        if len(self._roster.all) == 1:
+            return RedirectResponse(f"{self._prefix}/{self._roster.all[0].key}/now", 303)
         return HTMLResponse(self._pages.overview())
 
     def _home(self, request: Request) -> Response:
         key = request.path_params["key"]
-        if key not in self._watchers:
+        if self._roster.get(key) is None:
             raise HTTPException(_NOT_FOUND)
         return RedirectResponse(f"{self._prefix}/{key}/now", 303)
 
@@ -121,16 +128,12 @@ class _Answers:
         return HTMLResponse(self._pages.failed(what, next_step), status)
 
 
-def _by_key(checkpoints: Sequence[Checkpoint]) -> dict[str, Watcher]:
-    """Name each checkpoint by its query, so that a link to it stays; of two with one query, the second has a number."""
-    found: dict[str, Watcher] = {}
-    for each in checkpoints:
-        name = re.sub(r"[^A-Za-z0-9-]+", "-", each.query) or "query"
-        key, number = name, 2
-        while key in found:
-            key, number = f"{name}-{number}", number + 1
-        found[key] = Watcher(each)
-    return found
+def _stream(events: AsyncIterator[str]) -> Response:
+    return StreamingResponse(
+        events,
+        media_type="text/event-stream",
+        headers={"X-Accel-Buffering": "no"},  # a proxy that collects it would be late
+    )
 
 
 def _file(name: str, media_type: str) -> Response:

@@ -20,13 +20,15 @@ from onceonly.view.markup import join, tag, text
 from onceonly.view.multiples import multiples
 from onceonly.view.story import view
 from onceonly.view.timeline import kinds, timeline
+from onceonly.view.values import Level
 from onceonly.words import n
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from onceonly.operations.checkpoint_model import CheckpointModel
     from onceonly.ui.records import Position
+    from onceonly.ui.roster import Roster
     from onceonly.ui.watcher import Watcher
     from onceonly.view.markup import Child
     from onceonly.view.values import Epoch, View
@@ -45,6 +47,7 @@ MEASURED: Final = 200
 _LISTED: Final = 20
 _RECORDS_MAX: Final = 30
 _EXPLAINED_MAX: Final = 50
+_ORDER: Final = (Level.STUCK, Level.UNKNOWN, Level.WAITING, Level.WORKING, Level.SAFE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +90,17 @@ class Window:
 class Pages:
     """The pages of a server: ``base`` is the path below which they are. Any thread."""
 
-    def __init__(self, watchers: Mapping[str, Watcher], *, base: str) -> None:
-        self._watchers = watchers
-        self._homes = {watcher: f"{base}/{key}" for key, watcher in watchers.items()}
+    def __init__(self, roster: Roster, *, base: str) -> None:
+        self._roster = roster
         self._base = base
 
     def overview(self) -> str:
-        """Return the list of queries, each with how it stands."""
+        """Return the list of queries, each with how it stands; those that wait for somebody stand first."""
         heads = ("query", "where", "run", "how it stands")
-        lines = [self._line(key, watcher) for key, watcher in self._watchers.items()]
-        table = tables.table(f"{n(len(lines), 'query')}", heads, lines)
-        return self._fill("overview", "All queries", table=table)
+        # Those of a level stay in their order, so that the list does not move under a reader.
+        found = sorted(map(self._line, self._roster.all), key=lambda each: _ORDER.index(each[0]))
+        table = tables.table(n(len(found), "query"), heads, [line for _, line in found])
+        return self._fill("overview", "All queries", stream=f"{self._base}/events", table=table)
 
     def now(self, watcher: Watcher) -> str:
         """Return how it stands: the verdict, the newest epochs, what has come into the log."""
@@ -175,18 +178,27 @@ class Pages:
             "failed", "This cannot be shown", what=without_secrets(what), next_step=without_secrets(next_step)
         )
 
-    def _line(self, key: str, watcher: Watcher) -> list[Child]:
-        href = f"{self._homes[watcher]}/now"
+    def _line(self, watcher: Watcher) -> tuple[Level, list[Child]]:
+        href = f"{self._home(watcher)}/now"
         try:
             found = _short(watcher.model())
         except OnceonlyError as error:
-            return [tag("a", key, href=href), "", "unknown", without_secrets(error.what)]
+            where = watcher.checkpoint.path
+            return Level.UNKNOWN, [
+                tag("a", watcher.key, href=href),
+                where,
+                "unknown",
+                without_secrets(error.what),
+            ]
         stands, trouble = found.verdict, watcher.trouble
         said = join(
             f"not new, as it cannot be read now ({without_secrets(trouble.what)}): " if trouble is not None else "",
             tag("strong", stands.level), f": {stands.safe}", f"; {stands.stuck}" if stands.stuck else "",
         )  # fmt: skip
-        return [tag("a", found.called, href=href), found.path, found.run, said]
+        return stands.level, [tag("a", found.called, href=href), found.path, found.run, said]
+
+    def _home(self, watcher: Watcher) -> str:
+        return f"{self._base}/{watcher.key}"
 
     def _windowed(self, watcher: Watcher, to: int | None, size: int) -> tuple[Place, Window]:
         model = watcher.model()
@@ -197,7 +209,7 @@ class Pages:
     def _place(self, watcher: Watcher, model: CheckpointModel) -> Place:
         trouble = watcher.trouble
         return Place(
-            home=self._homes[watcher],
+            home=self._home(watcher),
             view=_short(model),
             # Of the very model that is shown: what comes after it is told by the stream.
             position=records.newest(model.epochs),
@@ -206,18 +218,21 @@ class Pages:
         )
 
     def _href(self, watcher: Watcher) -> Callable[[Epoch], str | None]:
-        home = self._homes[watcher]
+        home = self._home(watcher)
         return lambda each: f"{home}/epoch/{each.number}"
 
-    def _fill(self, name: str, title: str, place: Place | None = None, **values: object) -> str:
+    def _fill(
+        self, name: str, title: str, place: Place | None = None, *, stream: str = "", **values: object
+    ) -> str:
         template = _templates().get_template(f"{name}.html.jinja")
         return template.render(
             base=self._base,
-            several=len(self._watchers) > 1,
+            several=len(self._roster.all) > 1,
             tabs=TABS,
             tab=name,
             title=title,
             place=place,
+            stream=f"{place.home}/events" if place is not None else stream,
             **values,
         )
 

@@ -101,10 +101,14 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(served: Served, checkpoints: Sequence[Checkpoint]) -> None:
-    """Serve until a signal. In this process and thread; returns within three seconds of it."""
+def serve(served: Served, checkpoints: Sequence[Checkpoint], places: Sequence[str] = ()) -> None:
+    """Serve these, and what comes below ``places``, until a signal; returns within three seconds of it.
+
+    In this process and thread.
+    """
     streams = Streams()
-    app = Gate(application(checkpoints, streams, prefix=served.door.prefix), served.door)
+    inner = application(checkpoints, streams, prefix=served.door.prefix, places=places)
+    app = Gate(inner, served.door)
     config = uvicorn.Config(
         app,
         http="h11",

@@ -18,9 +18,10 @@ from onceonly.options import without_secrets
 from onceonly.ui import records
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from onceonly.ui.records import Position, Record
+    from onceonly.ui.roster import Roster
     from onceonly.ui.watcher import Watcher
 
 STREAMS_MAX: Final = 5
@@ -46,8 +47,15 @@ class Streams:
         for ended in self._open.values():
             ended.set()
 
-    async def follow(self, watcher: Watcher, last: Position | None) -> AsyncIterator[str]:
+    def follow(self, watcher: Watcher, last: Position | None) -> AsyncIterator[str]:
         """Yield what comes into a log after ``last``, until the server ends or newer streams need the place."""
+        return self._until_ended(lambda ended: _told(watcher, last, ended))
+
+    def follow_all(self, roster: Roster) -> AsyncIterator[str]:
+        """Yield an event where any query stands otherwise than before, or a new one is there; ends as ``follow``."""
+        return self._until_ended(lambda ended: _all_told(roster, ended))
+
+    async def _until_ended(self, tell: Callable[[asyncio.Event], AsyncIterator[str]]) -> AsyncIterator[str]:
         me, ended = object(), asyncio.Event()
         self._open[me] = ended
         if self._closing:
@@ -55,7 +63,7 @@ class Streams:
         while len(self._open) > STREAMS_MAX:
             self._open.popitem(last=False)[1].set()
         try:
-            async for each in _told(watcher, last, ended):
+            async for each in tell(ended):
                 yield each
             yield event({}, name="ended" if self._closing else "crowded")
         finally:
@@ -83,6 +91,21 @@ async def _told(watcher: Watcher, last: Position | None, ended: asyncio.Event) -
             await asyncio.wait_for(ended.wait(), watcher.every_s)
         except TimeoutError:
             quiet_s += watcher.every_s
+
+
+async def _all_told(roster: Roster, ended: asyncio.Event) -> AsyncIterator[str]:
+    yield f"retry: {RETRY_MS}\n\n"
+    state: tuple[tuple[str, ...], ...] = ()
+    quiet_s = 0.0
+    while not ended.is_set():
+        now = await run_in_threadpool(roster.state)
+        if now != state or quiet_s >= BEAT_S:
+            yield event({}, name="state") if now != state else ": beat\n\n"
+            state, quiet_s = now, 0.0
+        try:
+            await asyncio.wait_for(ended.wait(), roster.every_s)
+        except TimeoutError:
+            quiet_s += roster.every_s
 
 
 def _look(

@@ -36,13 +36,14 @@ _OPENED_ANEW: Final = 10_000
 
 
 class Watcher:
-    """One checkpoint. Page server, any thread; asks nobody until somebody asks it.
+    """One checkpoint; ``key`` names it in addresses. Page server, any thread; asks nobody until somebody asks it.
 
     A log that is open is for one thread: whoever reads it has the lock.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, key: str = "") -> None:
         self.checkpoint = checkpoint
+        self.key = key
         self._lock = threading.Lock()
         self._known = range(0)
         self._opened_anew_at = _OPENED_ANEW

@@ -89,7 +89,7 @@
 
   function open() {
     if (!stream || source || document.hidden) return;
-    source = new EventSource(`${stream}?after=${encodeURIComponent(position)}`);
+    source = new EventSource(position ? `${stream}?after=${encodeURIComponent(position)}` : stream);
     source.addEventListener("open", () => say("live", "on"));
     source.addEventListener("record", told);
     source.addEventListener("state", soon);
