@@ -194,6 +194,17 @@ FAULTS: dict[str, tuple[Callable[[Description], object], tuple[str, str]]] = {
     "a source's folder that is not there": (
         lambda each: each["source"]["options"].update(path="/nowhere"), ("source", "can be read")
     ),
+    "a Delta table that is not there": (
+        lambda each: each.update(source={"format": "delta", "options": {"path": "/nowhere"}}),
+        ("source", "can be read"),
+    ),
+    "a folder that is no Delta table": (
+        lambda each: each["source"].update(format="delta"), ("source", "can be read")
+    ),
+    "what another source reads is not there": (
+        lambda each: each.update(source={"format": "iceberg", "options": {"path": "/nowhere"}}),
+        ("source", "can be read"),
+    ),
     "a lag group without a topic": (option("onceonly.lag.group", "g"), ("lag", "has a group")),
 }  # fmt: skip
 
@@ -271,6 +282,17 @@ def test_a_command_that_a_probe_names_cures_when_it_is_typed(described: Descript
     described["source"]["options"]["path"] = str(tmp_path / "not" / "yet")
     [step] = sick(described, tmp_path).values()
     assert os.system(step) == 0  # noqa: S605  as a user types it
+    assert sick(described, tmp_path) == {}
+
+
+def test_a_delta_table_is_not_made_by_a_folder(described: Description, tmp_path: Path) -> None:
+    for path in (tmp_path / "in", tmp_path / "not" / "yet"):
+        described["source"] = {"format": "delta", "options": {"path": str(path)}}
+        [step] = sick(described, tmp_path).values()
+        assert "mkdir" not in step
+        assert "have the table made there" in step
+    (tmp_path / "in" / "_delta_log").mkdir()
+    described["source"]["options"]["path"] = str(tmp_path / "in")
     assert sick(described, tmp_path) == {}
 
 

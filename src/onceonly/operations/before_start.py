@@ -7,6 +7,7 @@ removed, and the sink's own check makes what a first start makes (a topic of mar
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import tempfile
 from dataclasses import replace
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 _QUERY = "doctor"
 """The query that the sink's check is told of: the real one has its id from Spark, at its start."""
 _SPARK_MIN = (3, 5)
+_DELTA = "delta"
+_OF_FILES = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
+"""Spark's formats of files, of which an empty folder is a source that has nothing yet."""
 _CONNECTOR = re.compile(r"spark-sql-kafka-0-10_(?P<scala>[\d.]+)[-:](?P<version>\d+\.\d+\.\d+)")
 
 
@@ -204,13 +208,31 @@ def _standing(folder: Path) -> Path:
 
 
 def _readable(job: PlannedJob) -> None:
-    """See that a folder of files is there. Of stores and other sources nothing is known here."""
-    path = job.source.options.get("path", "") if job.source is not None else ""
+    """See that a folder of files, or a table's, is there. Of stores and other sources nothing is known here."""
+    assert job.source is not None  # noqa: S101  _probes has seen to it
+    path = job.source.options.get("path", "")
     if not path or "*" in path:
         return
     folder = folder_of(address_of(path))
-    if folder is not None and not folder.exists():
-        raise Sick(f"the source reads {folder}, which is not there", f"mkdir -p {folder}")
+    if folder is None:
+        return
+    if job.source.format == _DELTA:
+        # An empty folder is no table, so that making one would help nobody.
+        if not (folder / "_delta_log").is_dir():
+            raise Sick(
+                f"the source reads the Delta table {folder}, which is not there"
+                if not folder.exists()
+                else f"the source reads {folder}, which is no Delta table: there is no _delta_log in it",
+                "correct the option path of the source, or have the table made there by who writes it",
+            )
+    elif not folder.exists():
+        is_files = job.source.format in _OF_FILES
+        raise Sick(
+            f"the source reads {folder}, which is not there",
+            f"mkdir -p {shlex.quote(str(folder))}"
+            if is_files
+            else "correct the option path of the source, or have made what it shall read",
+        )
 
 
 def _takes(
