@@ -36,6 +36,7 @@ def test_a_restored_cluster_is_behind_and_names_the_epochs_that_it_lacks(tmp_pat
             assert query.commit(handle) == Committed()
         query.until_read("0", "1", "2")
         KafkaSink(query.options).look_back(query.context, 2, [handle])
+        assert KafkaSink(query.options).newest_epoch(query.context) == 2
         kafka.stop()
         shutil.rmtree(kafka.directory / "data")
         shutil.move(tmp_path / "backup", kafka.directory / "data")

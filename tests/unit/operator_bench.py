@@ -108,6 +108,10 @@ class BoxSink(TwoPhaseCommitSink[str]):
                 )
         return Standing(stands=Stands.UNKNOWN, told="it is not in the box")
 
+    def newest_epoch(self, context: QueryContext) -> int | None:
+        found = [int(path.stem[1:].partition("-")[0]) for path in self.folder.glob("t*-*.done")]
+        return max(found, default=None)
+
     def abort(self, handle: Handle) -> None:
         opened = self.folder / f"{handle.transaction}.open"
         if opened.exists():

@@ -188,6 +188,7 @@ def test_a_commit_that_is_looked_up_after_the_log_was_cut_is_not_guessed(bench: 
 
 
 def test_a_restored_backup_is_told_with_the_epochs_that_are_missing(bench: Bench, path: Path) -> None:
+    assert bench.sink().newest_epoch(bench.query) is None
     bench.committed(rows(0), epoch=0)
     shutil.copytree(path, path.with_name("backup"))
     handles = [bench.committed(rows(epoch), epoch=epoch) for epoch in (1, 2)]
@@ -202,6 +203,7 @@ def test_an_older_version_that_was_restored_is_told_until_the_user_goes_on(bench
     handles = [bench.committed(rows(epoch), epoch=epoch) for epoch in range(3)]
     DeltaTable(path).restore(2)
     assert ids(path) == [0, 1]
+    assert bench.sink().newest_epoch(bench.query) == 1
     with pytest.raises(TargetBehindError, match="chk-2 to chk-2 are missing"):
         bench.sink().look_back(bench.query, 2, handles[-1:])
     bench.sink(**{"onceonly.target.behind": "go-on"}).look_back(bench.query, 2, handles[-1:])

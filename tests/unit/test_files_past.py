@@ -48,12 +48,14 @@ def test_what_is_there_is_gone_on_with_and_what_is_not_is_named(quick: Path) -> 
     sink = bench.sink()
     sink.check(bench.context)
     sink.look_back(bench.context, 3, [])
+    assert sink.newest_epoch(bench.context) is None
     handles = []
     for epoch in range(2):
         handles.append(bench.prepared(rows(epoch), epoch=epoch))
         bench.finish(epoch, handles[epoch])
         for former, handle in enumerate(handles):
             sink.look_back(bench.context, former, [handle])
+        assert sink.newest_epoch(bench.context) == epoch
     with pytest.raises(TargetBehindError, match="nothing newer than chk-1"):
         sink.look_back(bench.context, 2, [handles[1]])
     shutil.rmtree(bench.target / "_onceonly" / "epochs")

@@ -499,6 +499,7 @@ def test_a_target_that_went_back_stops_the_next_start(bench: Bench) -> None:
     handles = [bench.committed(("a", str(epoch)), epoch=epoch) for epoch in range(3)]
     sink = bench.sink()
     sink.look_back(query_context(), 2, handles[-1:])
+    assert sink.newest_epoch(query_context()) == 2
     with sink._database() as db, db:  # type: ignore[attr-defined]
         db.execute("DELETE FROM books WHERE name >= '2'")
         db.execute("UPDATE generations SET newest = 1")
@@ -507,6 +508,7 @@ def test_a_target_that_went_back_stops_the_next_start(bench: Bench) -> None:
     bench.sink(**{behind.OPTION: behind.GO_ON}).look_back(query_context(), 2, handles[-1:])
     with sink._database() as db, db:  # type: ignore[attr-defined]
         db.execute("DELETE FROM generations")
+    assert sink.newest_epoch(query_context()) is None
     with pytest.raises(TargetBehindError, match="holds none"):
         sink.look_back(query_context(), 2, handles[-1:])
 

@@ -132,7 +132,9 @@ def test_later_epochs_leave_in_one_entry_and_the_same_query_goes_on(table: Table
     before = table.entries()
     assert withdraw(table, 0, handles[1:], only_look=True) == 4
     assert table.entries() == before
+    assert table.bench.sink().newest_epoch(table.bench.query) == 2
     assert withdraw(table, 0, handles[1:]) == 4
+    assert table.bench.sink().newest_epoch(table.bench.query) == 0
     assert (table.ids(), table.entries()) == ([0, 1], before + 1)
     assert withdraw(table, 0, handles[1:]) == 4
     assert table.entries() == before + 1

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import threading
 from collections import namedtuple
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,23 +18,28 @@ import pytest
 from tests.unit.operator_bench import BoxSink, QueryCoordinator, run
 
 from onceonly.cli.doctor import CATEGORIES
+from onceonly.coordinator.coordinator import Participant
+from onceonly.errors import TargetBehindError
+from onceonly.families import behind
 from onceonly.log import lag_state
 from onceonly.log.actions import Action, ActionFiles
 from onceonly.log.files import encode
 from onceonly.log.lag_state import LagState
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
-from onceonly.model import Stamp
-from onceonly.operations import doctor
+from onceonly.model import Guarantee, Stamp
+from onceonly.operations import doctor, doctor_targets, sinks
+from onceonly.operations.find import the_one
 from onceonly.operations.given import Given
 from onceonly.operations.probes import Health
+from onceonly.options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from onceonly.model import Handle
-    from onceonly.ports import Standing
+    from onceonly.ports import Leftover, QueryContext, Standing
 
 BOX = "tests.unit.operator_bench:BoxSink"
 LATE = Stamp(at="2099-01-01T00:00:00.000Z", host="spark-1", pid=1)
@@ -62,6 +68,27 @@ class Silent(BoxSink):
     def look_up(self, handle: Handle) -> Standing:
         message = f"nobody answers for {handle.transaction}"
         raise ConnectionError(message)
+
+
+class Unlisted(BoxSink):
+    """A sink that has no books, and cannot connect to list what is open."""
+
+    def newest_epoch(self, context: QueryContext) -> None:
+        return None
+
+    def recover(self, context: QueryContext) -> Iterable[Leftover]:
+        message = f"nobody answers for {context.query}"
+        raise ConnectionError(message)
+
+
+class Back(BoxSink):
+    """A sink whose target was restored from a backup."""
+
+    declared = (*BoxSink.declared, Option(name=behind.OPTION, doc="what becomes of the query"))
+
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        assert [each.transaction for each in handles] == [f"t{epoch}-0", f"t{epoch}-1"]
+        raise TargetBehindError(f"it lacks chk-{epoch} of {context.query}", next_step="see to it")
 
 
 @pytest.fixture
@@ -144,6 +171,12 @@ def _left_in_flight(coordinator: QueryCoordinator) -> None:
     coordinator.open("loser")
 
 
+def _ahead_of_a_claim(coordinator: QueryCoordinator) -> None:
+    coordinator.set_barrier(25)
+    coordinator.claim(25)
+    (coordinator.box / "t25-0.done").touch()
+
+
 FAULTS: dict[str, tuple[Callable[[QueryCoordinator], object], tuple[str, str]]] = {
     "a damaged identity": (
         lambda each: _damaged(each.path / "onceonly/identity.json"), ("checkpoint", "opens")
@@ -184,6 +217,10 @@ FAULTS: dict[str, tuple[Callable[[QueryCoordinator], object], tuple[str, str]]] 
     "an epoch in doubt": (lambda each: each.decide(25), ("transactions", "settled")),
     "a decided transaction that was lost": (_lost, ("transactions", "settled")),
     "a group that is not kept": (_lag, ("lag", "is shown")),
+    "a target that is ahead": (
+        lambda each: (each.box / "t25-0.done").touch(), ("targets", "hold nothing else")
+    ),
+    "a target that is ahead of a claim": (_ahead_of_a_claim, ("targets", "hold nothing else")),
     "a leftover": (lambda each: each.open("loser"), ("targets", "nothing is left open")),
     "a leftover of the epoch in flight": (
         _left_in_flight, ("targets", "nothing is left open")
@@ -255,6 +292,62 @@ def test_a_disk_that_is_full(coordinator: QueryCoordinator, monkeypatch: pytest.
     usage = namedtuple("usage", "total used free")  # noqa: PYI024  as shutil's own
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage(1, 1, 1 << 20))
     assert sick(coordinator) == {("disk", "room")}
+
+
+def test_a_target_that_went_back(coordinator: QueryCoordinator) -> None:
+    assert sick(coordinator, box=f"{__name__}:Back") == {("targets", "hold what was committed")}
+    # What a user has agreed to is told by each start, and is no alarm here.
+    newest = coordinator.log.chain(24)[-1]
+    use = replace(newest.uses["box"], options={**newest.uses["box"].options, behind.OPTION: behind.GO_ON})
+    _links(coordinator, 24).write_bytes(encode("link", replace(newest, uses={"box": use})))
+    assert sick(coordinator, box=f"{__name__}:Back") == set()
+
+
+def test_a_target_that_is_ahead_is_told_with_what_it_holds(coordinator: QueryCoordinator) -> None:
+    (coordinator.box / "t27-0.done").touch()
+    said = run("doctor", coordinator.path, "--sink", f"box={BOX}", "--only", "targets").stdout
+    said = " ".join(said.split())
+    assert "holds chk-27 of query" in said
+    assert "its log ends at chk-24" in said
+    assert f"onceonly audit {coordinator.path}" in said
+
+
+def test_what_a_run_commits_meanwhile_is_not_ahead(coordinator: QueryCoordinator) -> None:
+    class Committing(BoxSink):
+        def newest_epoch(self, context: QueryContext) -> int | None:
+            found = super().newest_epoch(context)
+            coordinator.complete(1 + (found or 0))
+            return 1 + (found or 0)
+
+    made = {
+        "box": Participant(
+            sink=Committing({"folder": str(coordinator.box)}), guarantee=Guarantee.EXACTLY_ONCE
+        )
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sinks, "participants", lambda *_: nullcontext(made))
+        doctor_targets.not_ahead(the_one(coordinator.path), Given())
+
+
+def test_a_target_of_which_the_newest_epochs_have_no_handles_is_asked(
+    coordinator: QueryCoordinator, tmp_path: Path
+) -> None:
+    _without_rows(coordinator, 25, 26, 27)
+    assert sick(coordinator) == set()
+    assert sick(coordinator, box=f"{__name__}:Silent") == {("targets", "answer")}
+    other = QueryCoordinator(tmp_path / "other")
+    _without_rows(other, 0, 1)
+    assert sick(other) == set()
+    assert sick(other, box=f"{__name__}:Unlisted") == {("targets", "answer")}
+
+
+def _without_rows(coordinator: QueryCoordinator, *epochs: int) -> None:
+    for epoch in epochs:
+        coordinator.set_barrier(epoch)
+        link = coordinator.link(epoch)
+        coordinator.log.put_link(link)
+        coordinator.settle(link)
+        coordinator.note(epoch)
 
 
 def test_a_sink_that_nobody_has_named(coordinator: QueryCoordinator) -> None:

@@ -461,12 +461,15 @@ def test_a_target_that_went_back_stops_the_query_and_names_what_is_missing(
     handle, _ = bench.stage(rows(id=[0]), facts, epoch=4)
     context = bench.context([("id", "bigint")])
     bench.sink().look_back(context, 4, [handle])
+    assert bench.sink().newest_epoch(context) == 4
     (tmp_path / "r.db").write_bytes(backup)
+    assert bench.sink().newest_epoch(context) == 2
     with pytest.raises(TargetBehindError, match="chk-3 to chk-4 are not there"):
         bench.sink().look_back(context, 4, [handle])
     bench.sink(**{"onceonly.target.behind": "go-on"}).look_back(context, 4, [handle])
     bench.sink().look_back(context, 4, [])
     bench.run("DROP TABLE onceonly_commits")
+    assert bench.sink().newest_epoch(context) is None
     with pytest.raises(TargetBehindError, match="nothing of this query: chk-0 to chk-4"):
         bench.sink().look_back(context, 4, [handle])
 

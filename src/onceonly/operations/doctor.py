@@ -17,8 +17,8 @@ from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly.log import files as log_files
 from onceonly.log import identity, lag_state
 from onceonly.log.actions import TIDIES
-from onceonly.model import LinkKind, handles_of, seconds_of
-from onceonly.operations import disk, look, sinks
+from onceonly.model import LinkKind, seconds_of
+from onceonly.operations import disk, doctor_targets, look, sinks
 from onceonly.operations.find import find, single
 from onceonly.operations.probes import Health, Sick, asked
 from onceonly.operations.rescale import COMMAND as RESCALE
@@ -28,7 +28,6 @@ from onceonly.words import n
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from onceonly.model import Handle
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.operations.probes import Finding
@@ -111,8 +110,10 @@ def _probes(
     yield "clocks", "stamps", lambda: _stamps(checkpoint)
     yield "lag", "is shown", lambda: _lag(checkpoint)
     yield "transactions", "settled", lambda: _settled(checkpoint, given, within_s)
-    yield "targets", "answer", lambda: _targets(checkpoint, given)
-    yield "targets", "nothing is left open", lambda: _left_open(checkpoint, given)
+    yield "targets", "answer", lambda: doctor_targets.answer(checkpoint, given)
+    yield "targets", "hold what was committed", lambda: doctor_targets.hold_it(checkpoint, given)
+    yield "targets", "hold nothing else", lambda: doctor_targets.not_ahead(checkpoint, given)
+    yield "targets", "nothing is left open", lambda: doctor_targets.left_open(checkpoint, given)
 
 
 # --- probes -------------------------------------------------------------------------------------------------
@@ -274,34 +275,4 @@ def _settled(checkpoint: Checkpoint, given: Given, within_s: float) -> None:
             "no run is alive",
             f"start the query, or onceonly transactions explain {shlex.quote(handle.transaction)} "
             f"{shlex.quote(checkpoint.path)}",
-        )
-
-
-def _targets(checkpoint: Checkpoint, given: Given) -> None:
-    """See that each sink can be built here, and leads to a target that answers and is the one of the log."""
-    with sinks.participants(checkpoint, given) as made:
-        sinks.refuse_other_target(checkpoint, given, made)
-        newest: dict[str, Handle] = {}
-        for link in sinks.links(checkpoint):
-            newest = {name: handles[0] for name, handles in handles_of(link.output).items()} | newest
-        for name, each in made.items():
-            with sinks.asking(checkpoint, name):
-                each.sink.identity()
-                if name in newest:  # many know their target's name without a question
-                    each.sink.look_up(newest[name])
-
-
-def _left_open(checkpoint: Checkpoint, given: Given) -> None:
-    if checkpoint.run.alive:
-        return  # its own business
-    try:
-        outside = sinks.open_outside(checkpoint, given)
-    except OnceonlyError:
-        return  # the probe before tells
-    if outside:
-        sink, item = outside[0]
-        by_hand = look.abort_by_hand(checkpoint, item.transaction)
-        raise Sick(
-            f"{n(len(outside), 'transaction is')} open that no link names, as {item.transaction} of the sink {sink}",
-            f"start the query, or {by_hand}" if by_hand else "start the query",
         )

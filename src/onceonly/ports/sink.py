@@ -263,6 +263,13 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         be told must not stop.
         """
 
+    def newest_epoch(self, context: QueryContext) -> int | None:  # noqa: ARG002
+        """Return the newest epoch of this query of which the target holds anything, by its own books.
+
+        None where it holds none, or does not tell. An operator's process; only looks. Raise ``UnavailableError``.
+        """
+        return None
+
     def look_up(self, handle: Handle) -> Standing:  # noqa: ARG002
         """Say what the target has of a transaction, in words. An operator's process; changes and ends nothing.
 

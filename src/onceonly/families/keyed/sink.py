@@ -246,6 +246,9 @@ class KeyedSink(StagedSink):
                 counts[epoch] += rows
         return counts
 
+    def newest_epoch(self, context: QueryContext) -> int | None:
+        return self.newest(context.query, context.sink)
+
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         found = list(super().recover(context))
         # Who has committed itself knows that the target is not ahead of the checkpoint.

@@ -266,6 +266,12 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
                     rows += file.rows
         return Held(rows=rows, wrong=tuple(wrong))
 
+    def newest_epoch(self, context: QueryContext) -> int | None:
+        app = app_of(context.query, context.sink)
+        standing, entered = self.standing(app), newest_with_rows(self.books(app, None))
+        # What a person has taken back is entered still, and stands no more.
+        return None if standing is None or entered == NONE_YET else min(standing, entered)
+
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         app = app_of(context.query, context.sink)
         # Listed before the books are read: what is committed in between is in one of them.

@@ -10,6 +10,7 @@ from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
 from onceonly.sinks.files import auditing, checks, committer, looking_up, past, withdrawing
 from onceonly.sinks.files.manifests.expiry import Retention
+from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
 from onceonly.sinks.files.paths import manifest_folder, place, real, staging_folder
 from onceonly.sinks.files.store import store_of, unavailable
@@ -133,6 +134,14 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
 
         store = self._store
         return None if isinstance(store, ObjectFiles) else auditing.held_in_all(store, self._files.target)
+
+    def newest_epoch(self, context: QueryContext) -> int | None:
+        """Look which epochs have manifests."""
+        folder = manifest_folder(self._files.target, context.query, context.sink)
+        try:
+            return Ledger(self._target.files, folder).newest()
+        except OSError as error:
+            raise unavailable(f"the manifests in {folder} could not be listed", error) from error
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what waits in the target; changes nothing."""

@@ -149,6 +149,11 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         """Ask the coordinators for our ids, and the partitions' leaders for what no coordinator knows."""
         return hanging.hanging(self._admin, self._kafka)
 
+    def newest_epoch(self, context: QueryContext) -> int | None:
+        """Ask the brokers for the markers of this query's sink."""
+        newest = marker.newest_epoch(self._admin, target.id_prefix(self._kafka, context.query, context.sink))
+        return None if newest < 0 else newest
+
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List the open transactions of this query's sink, on all brokers.
 

@@ -131,6 +131,11 @@ class SqlSink(StagedSink):
             return None
         return Held(rows=self._target.count())
 
+    def newest_epoch(self, context: QueryContext) -> int | None:
+        """Ask the books."""
+        self._owner = (context.query, context.sink)
+        return self._target.newest(self._books)
+
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what is staged; the books say what of it has ended."""
         self._owner = (context.query, context.sink)

@@ -1,0 +1,128 @@
+"""What ``onceonly doctor`` asks of the targets of a checkpoint: whether they answer, and stand where the log does.
+
+Reads only. The log is read after a target, so that what a run commits meanwhile is in it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from onceonly.coordinator.looking_back import EPOCHS_MAX, look_back
+from onceonly.errors import OnceonlyError
+from onceonly.families import behind
+from onceonly.model import LinkKind, handles_of
+from onceonly.operations import look, sinks
+from onceonly.operations.probes import Sick
+from onceonly.ports import QueryContext
+from onceonly.words import n
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from onceonly.coordinator.coordinator import Participant
+    from onceonly.model import Handle
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.given import Given
+
+
+def answer(checkpoint: Checkpoint, given: Given) -> None:
+    """See that each sink can be built here, and leads to a target that answers and is the one of the log."""
+    with sinks.participants(checkpoint, given) as made:
+        sinks.refuse_other_target(checkpoint, given, made)
+        newest = _newest_handles(checkpoint, made)
+        for name, each in made.items():
+            with sinks.asking(checkpoint, name):
+                each.sink.identity()
+                # Many know their target's name without a question.
+                if name in newest:
+                    each.sink.look_up(newest[name])
+                    continue
+                context = _context(checkpoint, name, each)
+                # It may have said so without a question, too.
+                if each.sink.newest_epoch(context) is None and each.sink.capabilities.recovers:
+                    list(each.sink.recover(context))
+
+
+def hold_it(checkpoint: Checkpoint, given: Given) -> None:
+    """See that the targets hold what the log says they were given. Raises ``TargetBehindError``, as a start does."""
+    newest = checkpoint.log.newest()
+    if newest is None:
+        return
+    with sinks.participants(checkpoint, given) as made:
+        # Who has said to go on is told by each start; some note that they have told it.
+        asked = {
+            name: each
+            for name, each in made.items()
+            if each.use is None or each.use.options.get(behind.OPTION) != behind.GO_ON
+        }
+        look_back(
+            checkpoint.log,
+            newest,
+            checkpoint.log.around(newest, owners=False),
+            {name: each.sink for name, each in asked.items()},
+            context=lambda name: _context(checkpoint, name, asked[name]),
+            checked=True,
+        )
+
+
+def not_ahead(checkpoint: Checkpoint, given: Given) -> None:
+    """See that no target holds an epoch of this query that its log has not decided."""
+    with sinks.participants(checkpoint, given) as made:
+        for name, each in made.items():
+            with sinks.asking(checkpoint, name):
+                held = each.sink.newest_epoch(_context(checkpoint, name, each))
+            if held is None:
+                continue
+            decided = _decided(checkpoint)
+            if held > decided:
+                ends = f"its log ends at chk-{decided}" if decided >= 0 else "its log has decided nothing"
+                raise Sick(
+                    f"the target of the sink {name} holds chk-{held} of query {checkpoint.query}, and {ends}: an older "
+                    "checkpoint was restored, or a copy of it is in use elsewhere",
+                    "do not start the query: its rows would be there twice, or be taken for written. Restore the "
+                    f"newest checkpoint, or stop the copy; onceonly audit {shlex.quote(checkpoint.path)} says what "
+                    "stands in the target. Or start on a new checkpoint, and accept that rows are repeated",
+                )
+
+
+def left_open(checkpoint: Checkpoint, given: Given) -> None:
+    """See that nothing of a query that is down is open that no link names."""
+    if checkpoint.run.alive:
+        return  # its own business
+    try:
+        outside = sinks.open_outside(checkpoint, given)
+    except OnceonlyError:
+        return  # the probe before tells
+    if outside:
+        sink, item = outside[0]
+        by_hand = look.abort_by_hand(checkpoint, item.transaction)
+        raise Sick(
+            f"{n(len(outside), 'transaction is')} open that no link names, as {item.transaction} of the sink {sink}",
+            f"start the query, or {by_hand}" if by_hand else "start the query",
+        )
+
+
+def _context(checkpoint: Checkpoint, name: str, participant: Participant) -> QueryContext:
+    return QueryContext(query=checkpoint.query, sink=name, guarantee=participant.guarantee)
+
+
+def _newest_handles(checkpoint: Checkpoint, made: Mapping[str, Participant]) -> dict[str, Handle]:
+    """Return the newest handle of each sink, as far as the log keeps details: some have rows in few epochs."""
+    found: dict[str, Handle] = {}
+    for epoch in reversed(checkpoint.epochs[-EPOCHS_MAX:]):
+        for link in reversed(checkpoint.log.chain(epoch)):
+            found = {name: handles[0] for name, handles in handles_of(link.output).items()} | found
+        if made.keys() <= found.keys():
+            break
+    return found
+
+
+def _decided(checkpoint: Checkpoint) -> int:
+    """Return the newest epoch of which something may stand in a target; -1 for none."""
+    newest = checkpoint.log.newest()
+    if newest is None:
+        return -1
+    kinds: Collection[LinkKind] = {link.kind for link in checkpoint.log.chain(newest)}
+    # Of an epoch that is only claimed, nothing is committed.
+    return newest - 1 if kinds == {LinkKind.ABORT} else newest
