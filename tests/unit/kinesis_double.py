@@ -35,6 +35,7 @@ class Stream:
         self.faults: list[Exception] = []
         self.expired: set[str] = set()
         self.calls = 0
+        self.status, self.hours = "ACTIVE", 24
         self.page = 10_000
         """How many records a call gives at most, whatever is asked."""
         self._sequence = 0
@@ -81,7 +82,11 @@ class Stream:
     def describe_stream_summary(self, **_: Any) -> dict[str, Any]:  # noqa: ANN401  as boto3's
         date = datetime.fromtimestamp(self.at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
         return {
-            "StreamDescriptionSummary": {"StreamStatus": "ACTIVE", "StreamCreationTimestamp": self.made},
+            "StreamDescriptionSummary": {
+                "StreamStatus": self.status,
+                "StreamCreationTimestamp": self.made,
+                "RetentionPeriodHours": self.hours,
+            },
             "ResponseMetadata": {"HTTPHeaders": {"date": date}},
         }
 

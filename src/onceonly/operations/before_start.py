@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.executor.dead_letters import columns_of
+from onceonly.guards.source import KAFKA
 from onceonly.jars.installed import installed
 from onceonly.log.place import FOLDER, log_store
 from onceonly.model import Guarantee
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 _QUERY = "doctor"
 """The query that the sink's check is told of: the real one has its id from Spark, at its start."""
 _SPARK_MIN = (3, 5)
-_DELTA = "delta"
+_DELTA, _KINESIS = "delta", "kinesis"
 _OF_FILES = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
 """Spark's formats of files, of which an empty folder is a source that has nothing yet."""
 _CONNECTOR = re.compile(r"spark-sql-kafka-0-10_(?P<scala>[\d.]+)[-:](?P<version>\d+\.\d+\.\d+)")
@@ -86,12 +87,19 @@ def _probes(
     yield "store", "is new", lambda: _is_new(query), False
     yield "store", "keeps its laws", lambda: _laws(query.checkpoint), True
     yield "disk", "room", lambda: _room(query.checkpoint), False
-    if job.source is not None and job.source.format not in {"kafka", "kinesis"}:
+    if job.source is not None and job.source.format not in {KAFKA, _KINESIS}:
         yield "source", "can be read", lambda: _readable(job), False
     if job.reads_kafka:
         yield "source", "can be read", lambda: before_kafka.readable(job), False
         yield "source", "keeps its rows", lambda: before_kafka.kept(job), False
         yield "source", "is not the target", lambda: before_kafka.no_loop(job, settings.sink), False
+    if job.source is not None and job.source.format == _KINESIS:
+        from onceonly.operations import before_kinesis  # a job of other sources has no boto3
+
+        yield "source", "can be read", lambda: before_kinesis.readable(job), False
+        yield "source", "keeps its rows", lambda: before_kinesis.kept(job), False
+        if sink == registry.BUILT_IN["kinesis"]:
+            yield "source", "is not the target", lambda: before_kinesis.no_loop(job, settings.sink), False
     yield "targets", "takes the rows", lambda: _takes(settings.sink, sink, query, job.columns), True
     letters = settings.sink.of_letters
     if letters is not None and settings.sink.letters is not None:
