@@ -10,7 +10,10 @@ import click
 from onceonly.cli import shared, targets
 from onceonly.errors import ConfigurationError
 
-CATEGORIES = ("checkpoint", "log", "spark", "disk", "clocks", "lag", "transactions", "targets")
+CATEGORIES = (
+    "checkpoint", "log", "spark", "disk", "clocks", "lag", "versions", "jars", "ids", "source", "transactions",
+    "targets", "timeouts",
+)  # fmt: skip
 """Those of the probes, which this module does not import before it is asked for one."""
 BEFORE = ("options", "versions", "jars", "store", "disk", "source", "targets", "timeouts", "lag")
 """Those of the probes of a job that has not been started."""
@@ -24,6 +27,7 @@ _TRIES = (
 @click.command()
 @shared.path_argument
 @targets.sink_options
+@targets.source_options
 @click.option(
     "--only",
     multiple=True,
@@ -44,6 +48,7 @@ _TRIES = (
 @shared.json_option
 def doctor(  # noqa: PLR0913  one parameter for each option
     path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None,
+    sources: tuple[str, ...], source_file: Path | None,
     only: tuple[str, ...], described: Path | None, timeout: float, yes: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Probe a checkpoint, its targets and its disk; change nothing. Exit status 1: something is sick; 2: unknown.
@@ -51,7 +56,7 @@ def doctor(  # noqa: PLR0913  one parameter for each option
     With --for, a job before its first start: options, versions, jars, store, source, rights, time-outs.
     """
     from onceonly.operations import doctor as operation
-    from onceonly.operations import render, report
+    from onceonly.operations import render, report, sources_left
     from onceonly.operations.probes import Health
 
     strange = set(only) - set(CATEGORIES if described is None else BEFORE)
@@ -62,6 +67,11 @@ def doctor(  # noqa: PLR0913  one parameter for each option
             next_step="describe the job with --for" if described is None else "leave --for out",
         )
     if described is not None:
+        if sources or source_file is not None:
+            raise ConfigurationError(
+                "nothing was probed: with --for, the file describes the source",
+                next_step="leave --source and --source-file out",
+            )
         from onceonly.operations import before_start, planned_job
 
         job = planned_job.read(described)
@@ -71,7 +81,8 @@ def doctor(  # noqa: PLR0913  one parameter for each option
         found = before_start.examine(job, agreed=agreed, only=only, within_s=timeout)
     else:
         given = targets.given(options, options_file, classes, yes=yes)
-        found = operation.examine(path, given, only=only, within_s=timeout)
+        reached = sources_left.given(sources, source_file)
+        found = operation.examine(path, given, sources=reached, only=only, within_s=timeout)
     if as_json:
         shared.show_json({"path": str(described or path), "findings": list(map(report.probe, found))})
     else:

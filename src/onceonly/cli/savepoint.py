@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +13,7 @@ from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from onceonly.operations.restoring import Made
 
@@ -171,15 +171,6 @@ def drop(place: str, *, because: str, yes: bool) -> int:
 _to = click.option(
     "--to", required=True, metavar="CHECKPOINT", help="Where the new checkpoint shall be: an empty place."
 )
-_source = click.option(
-    "--source", "sources", multiple=True, metavar="NAME=VALUE",
-    help="An option of the query's source, which says how it is reached: it is seen whether it has what is read again. "
-    "Of several of a kind, N:NAME=VALUE is of that with the number N.",
-)  # fmt: skip
-_source_file = click.option(
-    "--source-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of lines NAME=VALUE, as for --source, for what should not be on a command line.",
-)  # fmt: skip
 
 
 @savepoint.command()
@@ -193,8 +184,7 @@ _source_file = click.option(
 @click.option(
     "--force", is_flag=True, help="Go on beside a run that is alive, or may be: it ends as superseded."
 )
-@_source
-@_source_file
+@targets.source_options
 @targets.sink_options
 @shared.hadoop_option
 @shared.yes_option
@@ -221,8 +211,7 @@ def restore(  # noqa: PLR0913  one parameter for each option
 @_place
 @_to
 @click.option("--same-targets", is_flag=True, help="Let the fork write to the targets of the original, too.")
-@_source
-@_source_file
+@targets.source_options
 @shared.hadoop_option
 @shared.json_option
 def fork(

@@ -38,6 +38,23 @@ def sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that tell how the query's sources are reached."""
+    for option in (
+        click.option(
+            "--source-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A file of lines NAME=VALUE, as for --source, for what should not be on a command line.",
+        ),
+        click.option(
+            "--source", "sources", multiple=True, metavar="NAME=VALUE",
+            help="An option of the query's source, which says how it is reached: it is seen whether it has what is "
+            "read next. Of several of a kind, N:NAME=VALUE is of that with the number N.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 def given(
     options: tuple[str, ...], options_file: Path | None, classes: tuple[str, ...], *, yes: bool
 ) -> Given:

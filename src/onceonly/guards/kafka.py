@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
@@ -141,6 +142,44 @@ def gone_since(
         findings.append(Finding(what, next_step="take a newer savepoint", stops=True))
     # Of a topic made anew it is told already.
     return findings or [*_cut_off(standing, latest, epoch)]
+
+
+def ids_of(source: Source, topics: Iterable[str]) -> dict[str, str]:
+    """Return the ids of those topics that are there. Operator's process; one request. Raises as ``look``."""
+    with closing(Admin(KafkaOptions.of_source(source.options))) as admin:
+        found = admin.patiently(
+            PATIENCE_S, "topics of the source", lambda: _topics(admin, {each: {} for each in topics})
+        )
+    return {name: topic.id for name, topic in found.items() if topic is not None}
+
+
+def keeps_s(source: Source, at: Offsets) -> tuple[str, float] | None:
+    """Name the topic with rows behind these offsets that keeps rows for the shortest time, and tell it in seconds.
+
+    None where no topic has any, or none may be asked. Operator's process; a few requests. Raises as ``look``.
+    """
+    from onceonly.sinks.kafka.records.refusals import topic_setting
+    from onceonly.sinks.kafka.wire.requests import LATEST
+
+    standing, found = Standing(at), []
+    with closing(Admin(KafkaOptions.of_source(source.options))) as admin:
+        topics = admin.patiently(PATIENCE_S, "topics of the source", lambda: _topics(admin, at))
+        there = {name: topic for name, topic in topics.items() if topic is not None}
+        latest = admin.patiently(PATIENCE_S, "offsets of the source", _asking(admin, there, standing, LATEST))
+        for topic, ends in latest.items():
+            if all(end <= at[topic][partition] for partition, end in ends.items()):
+                continue
+            policy, kept_ms = (
+                admin.patiently(
+                    PATIENCE_S,
+                    f"settings of topic {topic}",
+                    partial(topic_setting, admin, topic, name),
+                )
+                for name in ("cleanup.policy", "retention.ms")
+            )
+            if "delete" in (policy or "delete") and kept_ms and int(kept_ms) >= 0:
+                found.append((int(kept_ms) / 1000, topic))
+    return (f"the topic {min(found)[1]}", min(found)[0]) if found else None
 
 
 def _topics(admin: Admin, ends: Offsets) -> dict[str, _Topic | None]:

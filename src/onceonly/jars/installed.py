@@ -36,7 +36,7 @@ def installed() -> Spark:
     Raises:
         SetupError: there is no PySpark here.
     """
-    named = (_CORE.fullmatch(path.name) for path in _jars("spark-core_*.jar"))
+    named = (_CORE.fullmatch(path.name) for path in jars("spark-core_*.jar"))
     found = next(filter(None, named), None)
     if found is not None:
         return Spark(version=found[2], scala=found[1])
@@ -56,14 +56,15 @@ def has_class(name: str) -> bool:
     """Say whether Spark's SQL module has a class of this name. Anywhere; False where its jar is not found."""
     # The names in a jar are not compressed, so that no list of ten thousand of them has to be read.
     entry = name.replace(".", "/").encode() + b".class"
-    for path in _jars("spark-sql_*.jar"):
+    for path in jars("spark-sql_*.jar"):
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as jar:
             if jar.find(entry) >= 0:
                 return True
     return False
 
 
-def _jars(pattern: str) -> list[Path]:
+def jars(pattern: str) -> list[Path]:
+    """Return the jars of Spark's own folder with such a name. Anywhere; looks at files."""
     home = os.environ.get("SPARK_HOME")
     return sorted(
         path for folder in ([Path(home)] if home else _folders()) for path in (folder / "jars").glob(pattern)

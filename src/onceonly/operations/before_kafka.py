@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from onceonly.settings.query import Settings, SinkSettings
 
 _PATIENCE_S = 8.0
-_MAX, _OFFSETS = "transaction.max.timeout.ms", "offsets.retention.minutes"
-_TIMEOUT = "kafka.transaction.timeout.ms"
+MAX, OFFSETS = "transaction.max.timeout.ms", "offsets.retention.minutes"
+TIMEOUT = "kafka.transaction.timeout.ms"
 
 
 def readable(job: PlannedJob) -> None:
@@ -90,14 +90,14 @@ def transactions(job: PlannedJob, settings: Settings) -> None:
 
     A time-out above the broker's maximum is told by the sink's own check.
     """
-    ours, most = _timeouts(settings.sink)
+    ours, most = timeouts_of(settings.sink.options)
     limit_s = settings.query.epoch_timeout_s if settings.query is not None else None
     for what, seconds in (("onceonly.epoch.timeout", limit_s), ("the trigger", job.trigger_s)):
         if seconds is not None and 1000 * seconds > REFUSED_FROM * ours:
             raise Sick(
                 f"an epoch may take {seconds:g} s by {what}, and one older than {REFUSED_FROM * ours / 1000:g} s is "
                 f"not decided: the broker drops its transactions at {ours / 1000:g} s",
-                _longer(int(1000 * seconds / REFUSED_FROM) + 1, most),
+                longer(int(1000 * seconds / REFUSED_FROM) + 1, most),
             )
 
 
@@ -105,12 +105,12 @@ def outage(job: PlannedJob, sink: SinkSettings) -> None:
     """See that what is decided outlives the longest outage; else its rows are written again, later."""
     if job.outage_s is None:
         return
-    ours, most = _timeouts(sink)
+    ours, most = timeouts_of(sink.options)
     if 1000 * job.outage_s > ours:
         raise Sick(
             f"the job may be down for {job.outage_s:g} s, and the broker drops what is decided and not yet committed "
             f"at {ours / 1000:g} s: the next start would have to write those rows again",
-            _longer(int(1000 * job.outage_s), most),
+            longer(int(1000 * job.outage_s), most),
         )
 
 
@@ -118,12 +118,12 @@ def markers(job: PlannedJob, sink: SinkSettings) -> None:
     """See that what tells the outcome of a transaction outlives the longest outage."""
     if job.outage_s is None:
         return
-    told = _settings(sink).get(_OFFSETS)
-    if told and 60 * float(told) < job.outage_s:
+    kept_s = markers_kept_s(sink.options)
+    if kept_s is not None and kept_s < job.outage_s:
         raise Sick(
-            f"the broker forgets the markers of transactions after {60 * float(told):g} s ({_OFFSETS}={told}), and the "
+            f"the broker forgets the markers of transactions after {kept_s:g} s ({OFFSETS}), and the "
             f"job may be down for {job.outage_s:g} s: nobody could tell then what was committed",
-            f"set {_OFFSETS}={int(job.outage_s / 60) + 1} on all brokers",
+            f"set {OFFSETS}={int(job.outage_s / 60) + 1} on all brokers",
         )
 
 
@@ -146,23 +146,30 @@ def group(job: PlannedJob, name: str) -> None:
     refuse_strange(offsets)
 
 
-def _longer(needed_ms: int, most: int | None) -> str:
+def longer(needed_ms: int, most: int | None) -> str:
+    """Say how transactions are given so much time. Pure."""
     if most is not None and needed_ms > most:
-        return f"raise {_MAX} of the brokers to {needed_ms}, and set {_TIMEOUT}={needed_ms}"
-    return f"set {_TIMEOUT}={needed_ms}"
+        return f"raise {MAX} of the brokers to {needed_ms}, and set {TIMEOUT}={needed_ms}"
+    return f"set {TIMEOUT}={needed_ms}"
 
 
-def _timeouts(sink: SinkSettings) -> tuple[int, int | None]:
+def timeouts_of(sink: Mapping[str, str]) -> tuple[int, int | None]:
     """Return the time-out of transactions, and the most that the broker allows, None where it does not tell."""
-    told = _settings(sink).get(_MAX)
+    told = _settings(sink).get(MAX)
     most = int(told) if told else None
-    given = KafkaOptions.parse(sink.options).transaction_timeout_ms
+    given = KafkaOptions.parse(sink).transaction_timeout_ms
     return min(TRANSACTION_TIMEOUT_MS, most or TRANSACTION_TIMEOUT_MS) if given is None else given, most
 
 
-def _settings(sink: SinkSettings) -> Mapping[str, str]:
-    with closing(Admin(KafkaOptions.parse(sink.options))) as admin:
-        return broker_settings(admin, _MAX, _OFFSETS)
+def markers_kept_s(sink: Mapping[str, str]) -> float | None:
+    """Return for how long the broker keeps markers that nobody renews; None where it does not tell."""
+    told = _settings(sink).get(OFFSETS)
+    return 60 * float(told) if told else None
+
+
+def _settings(sink: Mapping[str, str]) -> Mapping[str, str]:
+    with closing(Admin(KafkaOptions.parse(sink))) as admin:
+        return broker_settings(admin, MAX, OFFSETS)
 
 
 def _topics(job: PlannedJob) -> list[str]:

@@ -22,7 +22,7 @@ _READ_FROM = frozenset({"ACTIVE", "UPDATING"})
 
 def readable(job: PlannedJob) -> None:
     """See that the stream is there, and that its shards and records may be read. Raises ``ConfigurationError``."""
-    stream = _stream(job)
+    stream = _opened(_options(job))
     status = _summary(stream).get("StreamStatus", "ACTIVE")
     if status not in _READ_FROM:
         raise Sick(
@@ -37,20 +37,25 @@ def kept(job: PlannedJob) -> None:
     """See that the stream keeps its records for as long as the job may be down."""
     if job.outage_s is None:
         return
-    stream = _stream(job)
-    hours = _summary(stream).get("RetentionPeriodHours")
-    if hours is not None and hours * _HOUR_S < job.outage_s:
+    told = keeps_s(_options(job))
+    if told is not None and told[1] < job.outage_s:
         raise Sick(
-            f"the stream {stream.options.where} keeps records for {hours} h, and the job may be down for "
-            f"{job.outage_s:g} s",
+            f"{told[0]} keeps records for {told[1] / _HOUR_S:g} h, and the job may be down for {job.outage_s:g} s",
             "give it a longer retention (aws kinesis increase-stream-retention-period --retention-period-hours "
             f"{-int(-job.outage_s // _HOUR_S)})",
         )
 
 
+def keeps_s(options: SourceOptions) -> tuple[str, float] | None:
+    """Name the stream, and say for how many seconds it keeps its records; None where that is not told."""
+    stream = _opened(options)
+    hours = _summary(stream).get("RetentionPeriodHours")
+    return None if hours is None else (f"the stream {stream.options.where}", float(hours) * _HOUR_S)
+
+
 def no_loop(job: PlannedJob, sink: SinkSettings) -> None:
     """See that the job does not read what it writes."""
-    own, target = _stream(job).options, sink.options
+    own, target = _options(job).stream, sink.options
     if (target.get("stream"), target.get("region"), target.get("endpoint")) == (
         own.stream,
         own.region,
@@ -62,8 +67,11 @@ def no_loop(job: PlannedJob, sink: SinkSettings) -> None:
         )
 
 
-def _stream(job: PlannedJob) -> Stream:
-    options = SourceOptions.of(job.source.options if job.source is not None else {})
+def _options(job: PlannedJob) -> SourceOptions:
+    return SourceOptions.of(job.source.options if job.source is not None else {})
+
+
+def _opened(options: SourceOptions) -> Stream:
     # A probe has less time than a query.
     return Stream(replace(options.stream, timeout_s=min(options.stream.timeout_s, _PATIENCE_S)), WHO)
 

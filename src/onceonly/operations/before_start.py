@@ -30,7 +30,7 @@ from onceonly.stores.opened import address_of, folder_of
 from onceonly.stores.probing import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from onceonly.operations.planned_job import PlannedJob
     from onceonly.settings.query import QuerySettings, Settings, SinkSettings
@@ -58,7 +58,7 @@ def examine(job: PlannedJob, *, agreed: bool, only: Collection[str] = (), within
         found.append(finding)
         return finding.health is Health.WELL
 
-    ask("versions", "Spark", _spark)
+    ask("versions", "Spark", spark_fits)
     parsed: list[tuple[Settings, SinkClass]] = []
     options = asked("options", "are known", lambda: parsed.append(_parse(job)), within_s)
     if place := job.place_in(options.told):
@@ -83,7 +83,7 @@ def _probes(
     job: PlannedJob, settings: Settings, query: QuerySettings, sink: SinkClass
 ) -> Iterator[tuple[str, str, Callable[[], None], bool]]:
     if job.reads_kafka:
-        yield "jars", "connector", lambda: _connector(job), False
+        yield "jars", "connector", lambda: connector_fits(job.spark), False
     yield "store", "is new", lambda: _is_new(query), False
     yield "store", "keeps its laws", lambda: _laws(query.checkpoint), True
     yield "disk", "room", lambda: _room(query.checkpoint), False
@@ -136,7 +136,7 @@ def _parse(job: PlannedJob) -> tuple[Settings, SinkClass]:
     return settings, sink
 
 
-def _spark() -> None:
+def spark_fits() -> None:
     """See that there is a PySpark, and that it is not too old. Raises ``SetupError``."""
     spark = installed()
     if tuple(map(int, spark.line.split("."))) < _SPARK_MIN:
@@ -144,11 +144,11 @@ def _spark() -> None:
                    "use PySpark 3.5 or newer")  # fmt: skip
 
 
-def _connector(job: PlannedJob) -> None:
-    """See that the session gets the connector of this Spark's Kafka source."""
+def connector_fits(settings: Mapping[str, str]) -> None:
+    """See that a session with these settings gets the connector of this Spark's Kafka source."""
     spark = installed()
-    paths = [each for each in job.spark.get("spark.jars", "").split(",") if each.strip()]
-    packages = job.spark.get("spark.jars.packages", "")
+    paths = [each for each in settings.get("spark.jars", "").split(",") if each.strip()]
+    packages = settings.get("spark.jars.packages", "")
     missing = [each for each in paths if "://" not in each and not Path(each.removeprefix("file:")).is_file()]
     if missing:
         raise Sick(

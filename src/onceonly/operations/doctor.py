@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,16 @@ from onceonly.log import files as log_files
 from onceonly.log import identity, lag_state
 from onceonly.log.actions import TIDIES
 from onceonly.model import LinkKind, seconds_of
-from onceonly.operations import disk, doctor_targets, look, sinks
+from onceonly.operations import (
+    disk,
+    doctor_kafka,
+    doctor_session,
+    doctor_sources,
+    doctor_targets,
+    doctor_times,
+    look,
+    sinks,
+)
 from onceonly.operations.find import find, single
 from onceonly.operations.probes import Health, Sick, asked
 from onceonly.operations.rescale import COMMAND as RESCALE
@@ -26,22 +34,21 @@ from onceonly.ports.standing import Stands
 from onceonly.words import n
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.operations.probes import Finding
 
-AHEAD_S_MAX: Final = 120.0
-"""Stamps so far in the future are told: no clock decides anything, but ages and time-outs are read by people."""
-
-
 _ROOT: Final = 0
 _OWNER_WRITES: Final = 0o200
 _OTHERS_WRITE: Final = 0o022
 _THEN_UNASKED: Final = {
-    ("log", "whole"): frozenset({"log", "spark", "clocks", "transactions", "targets"}),
-    ("targets", "answer"): frozenset({"targets"}),
+    ("log", "whole"): frozenset(
+        {"log", "spark", "clocks", "ids", "source", "transactions", "targets", "timeouts"}
+    ),
+    ("targets", "answer"): frozenset({"targets", "timeouts"}),
+    ("source", "has what follows"): frozenset({"source"}),
 }
 
 
@@ -64,9 +71,17 @@ class _Opening:
             raise found.problems[0].error
 
 
-def examine(location: str, given: Given, *, only: Collection[str] = (), within_s: float) -> list[Finding]:
+def examine(
+    location: str,
+    given: Given,
+    *,
+    sources: Mapping[str, str] | None = None,
+    only: Collection[str] = (),
+    within_s: float,
+) -> list[Finding]:
     """Probe one checkpoint. Any process, beside a run too; changes nothing, and never raises for what is sick.
 
+    ``sources`` are options that say how the query's sources are reached.
     Raises ``ConfigurationError`` where the address leads to no checkpoint, or to several.
     """
     found: list[Finding] = []
@@ -90,7 +105,7 @@ def examine(location: str, given: Given, *, only: Collection[str] = (), within_s
     if checkpoint is None:
         return found
     unasked: set[str] = set()
-    for category, probe, work in _probes(checkpoint, given, within_s):
+    for category, probe, work in _probes(checkpoint, given, sources or {}, within_s, unasked):
         # What stands in a log that cannot be read is asked of nobody, nor is a target that does not answer.
         if category not in unasked and not ask(category, probe, work):
             unasked |= _THEN_UNASKED.get((category, probe), frozenset())
@@ -98,7 +113,11 @@ def examine(location: str, given: Given, *, only: Collection[str] = (), within_s
 
 
 def _probes(
-    checkpoint: Checkpoint, given: Given, within_s: float
+    checkpoint: Checkpoint,
+    given: Given,
+    sources: Mapping[str, str],
+    within_s: float,
+    unasked: Collection[str],
 ) -> Iterator[tuple[str, str, Callable[[], None]]]:
     yield "checkpoint", "at home", checkpoint.require_home
     yield "log", "whole", lambda: _whole(checkpoint)
@@ -107,13 +126,23 @@ def _probes(
     yield "spark", "follows the log", lambda: _follows(checkpoint)
     yield "disk", "room", lambda: _room(checkpoint)
     yield "disk", "permissions", lambda: _permissions(checkpoint)
-    yield "clocks", "stamps", lambda: _stamps(checkpoint)
+    yield "clocks", "stamps", lambda: doctor_times.stamps(checkpoint)
     yield "lag", "is shown", lambda: _lag(checkpoint)
+    yield "versions", "Spark", doctor_session.spark
+    if doctor_session.reads_kafka(checkpoint):
+        yield "jars", "connector", doctor_session.connector
+    yield "ids", "one driver decides", lambda: doctor_times.one_driver(checkpoint)
+    yield "source", "has what follows", lambda: doctor_sources.kept(checkpoint, given, sources)
+    yield "source", "keeps it until a start", lambda: doctor_sources.has_time(checkpoint, given, sources)
     yield "transactions", "settled", lambda: _settled(checkpoint, given, within_s)
     yield "targets", "answer", lambda: doctor_targets.answer(checkpoint, given)
     yield "targets", "hold what was committed", lambda: doctor_targets.hold_it(checkpoint, given)
     yield "targets", "hold nothing else", lambda: doctor_targets.not_ahead(checkpoint, given)
     yield "targets", "nothing is left open", lambda: doctor_targets.left_open(checkpoint, given)
+    if "targets" not in unasked and doctor_kafka.writes(checkpoint):
+        yield "targets", "give the rights", lambda: doctor_kafka.rights(checkpoint, given)
+        yield "timeouts", "of transactions", lambda: doctor_kafka.transactions(checkpoint, given)
+        yield "timeouts", "of markers", lambda: doctor_kafka.markers(checkpoint, given)
 
 
 # --- probes -------------------------------------------------------------------------------------------------
@@ -228,19 +257,6 @@ def _jobs_user(checkpoint: Checkpoint) -> int | None:
     if not numbers or checkpoint.folder is None:
         return None
     return disk.owner(checkpoint.folder / "offsets" / str(max(numbers)))
-
-
-def _stamps(checkpoint: Checkpoint) -> None:
-    now = time.time()
-    for chain in sinks.chains(checkpoint):
-        for link in chain:
-            ahead = seconds_of(link.stamp) - now
-            if link.stamp is not None and ahead > AHEAD_S_MAX:
-                raise Sick(
-                    f"link {link.name} was put {ahead:.0f} s in the future by this machine's clock: that of "
-                    f"{link.stamp.host} or this one is wrong",
-                    "set both by NTP; no guarantee rests on clocks, but ages and time-outs are read by them",
-                )
 
 
 def _lag(checkpoint: Checkpoint) -> None:

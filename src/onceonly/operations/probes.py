@@ -20,6 +20,8 @@ class Health(enum.StrEnum):
     WELL = "well"
     SICK = "sick"
     UNKNOWN = "unknown"
+    UNASKED = "not asked"
+    """Nobody has said how it is reached; no failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,14 @@ class Sick(Exception):  # noqa: N818  what a probe has found
         self.told, self.next_step = told, next_step
 
 
+class Unasked(Exception):  # noqa: N818  what a probe lacks
+    """Raised by a probe that could ask, if it were told how."""
+
+    def __init__(self, told: str, next_step: str) -> None:
+        super().__init__(told)
+        self.told, self.next_step = told, next_step
+
+
 def asked(category: str, probe: str, work: Callable[[], None], within_s: float) -> Finding:
     """Carry one probe out, within bounds. Any process; what it raises is what it has found."""
     answer = background.begin(f"onceonly-{probe}", work)
@@ -54,6 +64,8 @@ def asked(category: str, probe: str, work: Callable[[], None], within_s: float) 
             answer.result()
         except Sick as sick:
             health, told, next_step = Health.SICK, sick.told, sick.next_step
+        except Unasked as unasked:
+            health, told, next_step = Health.UNASKED, unasked.told, unasked.next_step
         except OnceonlyError as error:
             health, told, next_step = Health.SICK, error.what, typed(error)
         except Exception as error:  # noqa: BLE001  a probe that fails tells nothing

@@ -203,7 +203,7 @@ def probes(found: Sequence[Probed]) -> RenderableType:
     """Return what ``doctor`` has found."""
     table = _table("category", "probe", "health", "told")
     for item in found:
-        style = {"well": "green", "sick": "red", "unknown": "yellow"}[item.health.value]
+        style = {"well": "green", "sick": "red", "unknown": "yellow"}.get(item.health.value, "dim")
         told = item.told + (f"\nnext: {item.next_step}" if item.next_step else "")
         table.add_row(item.category, item.probe, Text(item.health.value, style=style), Text(told))
     return table

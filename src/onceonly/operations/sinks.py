@@ -97,7 +97,7 @@ def participants(checkpoint: Checkpoint, given: Given) -> Iterator[dict[str, Par
     with contextlib.ExitStack() as stack:
         made: dict[str, Participant] = {}
         for name, use in wanted.items():
-            options = {**use.options, **_known(given, name, classes[name])}
+            options = options_of(given, name, use)
             try:
                 sink = load(classes[name])(options)
                 sink.place = place_of(checkpoint.location)
@@ -321,6 +321,11 @@ def _agree(checkpoint: Checkpoint, given: Given, name: str, use: SinkUse, sink: 
         f"sink {name} of query {checkpoint.query}: {', '.join(secret)} will be used with what the checkpoint says: "
         f"{shown}"
     )
+
+
+def options_of(given: Given, name: str, use: SinkUse) -> dict[str, str]:
+    """Return all options of a sink: those that the log has, and over them what the operator gives."""
+    return {**use.options, **_known(given, name, _load(name, use.sink))}
 
 
 def _known(given: Given, name: str, sink: SinkClass) -> dict[str, str]:

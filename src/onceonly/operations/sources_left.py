@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NUMBERED: Final = re.compile(r"(\d{1,4}):(.+)")
+OF_KAFKA: Final = "topics of Kafka"
 _NOT_LOOKED: Final = "and nobody has looked whether it still has what is read again"
+
+
+def _untold(offset: Any, own: dict[str, str]) -> None:  # noqa: ANN401, ARG001  the kind's own offset
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +39,14 @@ class _Kind:
     """A kind of source: its word, which options are its own, and those that it needs, with a word for each value.
 
     ``family`` is how the names of further options begin. ``deletes`` is whether it deletes what was read and decided.
+    ``keeps`` names what has rows behind an offset, and for how many seconds it keeps them; None where it does not tell.
     """
 
     word: str
     known: tuple[str, ...]
     needs: Mapping[str, str]
     look: Callable[[Any, dict[str, str]], None]
+    keeps: Callable[[Any, dict[str, str]], tuple[str, float] | None] = _untold
     family: str = ""
     deletes: bool = False
 
@@ -51,8 +58,8 @@ class _Kind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """A source of the query: its kind, where it has come to, and how its options are told from those of others.
+class Read:
+    """A source of a query: its kind, where it has come to, and how its options are told from those of others.
 
     ``number`` is that of the source with its colon, and empty where it is the only one of its kind.
     """
@@ -97,10 +104,28 @@ def refuse_missing(
     ``for_good`` is whether output is taken back: only what is read again replaces it, so that a source is asked which
     deletes what was read.
 
+    ``options`` and ``topics`` as in ``reads_of``. Raises ``ConfigurationError`` where rows are gone, a source is
+    another one, or an option is of none; ``UnavailableError`` where one does not answer.
+    """
+    try:
+        return look(reads_of(barrier, options, topics, epoch=epoch), options, for_good=for_good)
+    except (SourceChangedError, JournalError) as error:
+        raise ConfigurationError(
+            f"{error.what}: rows would be lost or be there twice", next_step=error.next_step
+        ) from None
+
+
+def reads_of(
+    barrier: Sequence[str],
+    options: Mapping[str, str],
+    topics: Mapping[str, tuple[str, ...]],
+    *,
+    epoch: int,
+) -> list[Read]:
+    """Return the sources that a barrier is of and that can be asked. Pure.
+
     ``options`` say how sources are reached, those that begin with a number and a colon how that one is, by its place in
-    the barrier; ``topics`` are the ids that Kafka's had. Raises ``ConfigurationError``
-    where rows are gone, a source is another one, or an option is of none; ``UnavailableError`` where one does not
-    answer.
+    the barrier; ``topics`` are the ids that Kafka's had. Raises ``ConfigurationError`` where an option is of none.
     """
     found = [
         (number, kind, offset)
@@ -109,10 +134,15 @@ def refuse_missing(
     ]
     words = Counter(kind.word for _, kind, _ in found)
     reads = [
-        _Read(kind=kind, offset=offset, at=number, number=f"{number}:" if words[kind.word] > 1 else "")
+        Read(kind=kind, offset=offset, at=number, number=f"{number}:" if words[kind.word] > 1 else "")
         for number, kind, offset in found
     ]
     _refuse_unused(options, reads)
+    return reads
+
+
+def look(reads: Sequence[Read], options: Mapping[str, str], *, for_good: bool = False) -> list[str]:
+    """Ask the sources as ``refuse_missing`` does. For what is gone, raises ``SourceChangedError``, ``JournalError``."""
     told: dict[str, None] = {}
     for each in reads:
         kind, own = each.kind, each.own(options)
@@ -131,14 +161,11 @@ def refuse_missing(
                 f"{kind.word} cannot be reached: it is not said what {' and '.join(sorted(lacking))} is",
                 next_step=f"give {typed}",
             )
-        try:
-            kind.look(each.offset, own)
-        except (SourceChangedError, JournalError) as error:
-            raise _missing(error.what, error.next_step) from None
+        kind.look(each.offset, own)
     return list(told)
 
 
-def _refuse_unused(options: Mapping[str, str], reads: Sequence[_Read]) -> None:
+def _refuse_unused(options: Mapping[str, str], reads: Sequence[Read]) -> None:
     for given in options:
         match = _NUMBERED.fullmatch(given)
         name = match[2] if match else given
@@ -154,10 +181,6 @@ def _refuse_unused(options: Mapping[str, str], reads: Sequence[_Read]) -> None:
             "the query reads them, and it reads "
             + (", ".join(f"{each.at}: {each.kind.word}" for each in reads) or "none of them"),
         )
-
-
-def _missing(what: str, next_step: str) -> ConfigurationError:
-    return ConfigurationError(f"{what}: rows would be lost or be there twice", next_step=next_step)
 
 
 def _kind_of(line: str, topics: Mapping[str, tuple[str, ...]], epoch: int) -> list[tuple[_Kind, Any]]:
@@ -190,13 +213,19 @@ def _kafka(topics: Mapping[str, tuple[str, ...]], epoch: int) -> _Kind:
         from onceonly.guards.kafka import gone_since
 
         for finding in gone_since(Source(KAFKA, own), at, topics, epoch=epoch):
-            raise _missing(finding.what, finding.next_step)
+            raise SourceChangedError(finding.what, next_step=finding.next_step)
+
+    def keeps(at: Any, own: dict[str, str]) -> tuple[str, float] | None:  # noqa: ANN401
+        from onceonly.guards.kafka import keeps_s
+
+        return keeps_s(Source(KAFKA, own), at)
 
     return _Kind(
-        word="topics of Kafka",
+        word=OF_KAFKA,
         known=tuple(each.name for each in DECLARED if each.name.startswith("kafka.")),
         needs={"kafka.bootstrap.servers": "HOST:PORT"},
         look=look,
+        keeps=keeps,
     )
 
 
@@ -206,6 +235,13 @@ def _kinesis(offset: Any, own: dict[str, str]) -> None:  # noqa: ANN401
     from onceonly.sources.kinesis.positions import Offset
 
     Planner(SourceOptions.of({**own, "failOnDataLoss": "true"})).require_kept(Offset.of(offset))
+
+
+def _kinesis_keeps(offset: Any, own: dict[str, str]) -> tuple[str, float] | None:  # noqa: ANN401, ARG001
+    from onceonly.operations.before_kinesis import keeps_s
+    from onceonly.sources.kinesis.options import SourceOptions
+
+    return keeps_s(SourceOptions.of(own))
 
 
 def _rabbitmq(offset: Any, own: dict[str, str]) -> None:  # noqa: ANN401
@@ -232,6 +268,7 @@ _KINESIS: Final = _Kind(
     known=("onceonly.ranges", *(each.name for each in kinesis.DECLARED)),
     needs={"stream": "NAME", "onceonly.ranges": "PLACE"},
     look=_kinesis,
+    keeps=_kinesis_keeps,
 )
 _RABBITMQ: Final = _Kind(
     word="a stream of RabbitMQ",

@@ -54,7 +54,7 @@ def _read(file: Path) -> dict[str, str]:
     try:
         data = file.read_bytes()
         is_xml = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
-        return _of_xml(file, data) if is_xml else dict(_of_lines(data.decode("utf-8-sig")))
+        return _of_xml(file, data) if is_xml else dict(properties(data.decode("utf-8-sig")))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -77,7 +77,7 @@ def _of_xml(file: Path, data: bytes) -> dict[str, str]:
     return {name: value for name, value in pairs if name}
 
 
-def _of_lines(text: str) -> Iterator[tuple[str, str]]:
+def properties(text: str) -> Iterator[tuple[str, str]]:
     """Yield the properties of a file such as ``spark-defaults.conf``."""
     begun = ""
     for each in re.split(r"\r\n|\r|\n", text):

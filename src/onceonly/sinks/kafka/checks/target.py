@@ -73,6 +73,18 @@ def check(admin: Admin, options: KafkaOptions, context: QueryContext) -> Facts:
     return facts
 
 
+def require_rights(admin: Admin, options: KafkaOptions, context: QueryContext) -> None:
+    """See that an epoch may write its rows, and note their marker; make nothing. Operator's process.
+
+    Raises ``ConfigurationError`` that names what to grant, ``UnavailableError`` after bounded time.
+    """
+    if options.topic is not None:
+        _check_topic(admin, options.topic, create=False)
+    if options.marker_topic is not None:
+        _check_topic(admin, options.marker_topic, holds_markers=True, create=False)
+    _check_group(admin, marker.group_name(options.prefix, context.query, context.sink, 0))
+
+
 def _tell_ignored(options: KafkaOptions) -> None:
     if options.ignored:
         log.warning(
@@ -108,7 +120,7 @@ def _check_internal_topics(admin: Admin, settings: dict[str, str]) -> None:
             )
 
 
-def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> None:
+def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False, create: bool = True) -> None:
     """Refuse a topic that neither exists nor is created by the broker, or that may not be written.
 
     One that holds markers must be readable instead: an offset is committed by who may read what it is of.
@@ -125,8 +137,8 @@ def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> Non
         return topic
 
     # Asked with "create", as Spark's producer would at its first row: the broker's settings decide.
-    topic = admin.patiently(_PATIENCE_S, f"topic {name}", lambda: attempt(create=True))
-    if topic.error_code == UNKNOWN_TOPIC and _creates_topics(admin):
+    topic = admin.patiently(_PATIENCE_S, f"topic {name}", lambda: attempt(create=create))
+    if topic.error_code == UNKNOWN_TOPIC and create and _creates_topics(admin):
 
         def appeared() -> Any:  # noqa: ANN401
             found = attempt(create=False)
