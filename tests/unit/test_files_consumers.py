@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import shutil
+import time
 from collections import Counter
 from functools import partial
 from itertools import count
@@ -77,6 +78,22 @@ def test_what_a_reader_takes_after_a_crash_at_any_step_is_not_given_to_it_again(
             assert outcomes == ["AlreadyCommitted"] * 2
             assert nth > 25, "the steps are counted"
             return
+
+
+def test_a_file_that_has_waited_is_as_new_as_its_name(quick: Path) -> None:
+    """Spark's file source passes over a file that was written a week before others that it has seen (maxFileAge)."""
+    bench = Files(quick / "out")
+    handle = bench.prepared(rows(1, 2))
+    begun = time.time()
+    for staged in bench.staged():
+        os.utime(staged, (begun - 8 * 86_400,) * 2)
+    bench.finish(0, handle)
+    written = [path.stat().st_mtime for path in bench.finals(handle)]
+    assert min(written) >= begun - 1
+    bench.finish(0, handle)
+    assert [path.stat().st_mtime for path in bench.finals(handle)] == written, (
+        "a name that stands is left alone"
+    )
 
 
 class Greedy(LocalStore):

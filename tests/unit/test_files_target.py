@@ -345,3 +345,42 @@ def test_at_most_once_lists_what_is_there_and_forgives_what_is_not(bench: Files)
     sink.commit(others[0])
     with pytest.raises(LogError, match="other files"):
         sink.complete(bench.context, 0, others)
+
+
+@pytest.mark.parametrize("query", ["q-1", "q-2"])
+@pytest.mark.parametrize(("then", "now"), [("", "day"), ("day", "")])
+def test_rows_are_not_written_beside_partition_folders_where_readers_pass_over_them(
+    bench: Files, query: str, then: str, now: str
+) -> None:
+    bench.options = {"partitionby": now}
+    bench.sink().check(bench.context)  # a start that wrote nothing binds nobody
+    bench.options = {"partitionby": then}
+    bench.finish(0, bench.prepared(rows(1, 2)))
+    other = Files(bench.target, {"partitionby": now}, query=query)
+    with pytest.raises(ConfigurationError, match="pass over the rows") as caught:
+        other.sink().check(other.context)
+    assert f"set partitionBy as it was ({then or 'none'})" in caught.value.next_step
+    other.options = {"partitionby": now, "format": "json"}  # whoever reads one format has to tell them apart
+    other.sink().check(other.context)
+    other.options = {"partitionby": then}
+    for epoch, each in enumerate((other, bench), 1):
+        each.finish(epoch, each.prepared(rows(3), epoch=epoch))
+
+
+@pytest.mark.parametrize(
+    ("names", "goes"),
+    [("id,day,note", True), ("id,date", True), ("id", True), ("day,id", False), ("id,note,day", False)],
+)
+def test_a_column_of_csv_keeps_its_place_as_readers_go_by_it(quick: Path, names: str, *, goes: bool) -> None:
+    bench = Files(quick / "out", {"partitionby": "", "format": "csv"})
+    bench.finish(0, bench.prepared(rows(1, 2)))
+    bench.columns = tuple((name, "string") for name in names.split(","))
+    if goes:
+        bench.sink().check(bench.context)
+        return
+    with pytest.raises(
+        ConfigurationError, match=f"have the columns id, day, and .* have {names.replace(',', ', ')}"
+    ):
+        bench.sink().check(bench.context)
+    bench.options["format"] = "json"
+    bench.sink().check(bench.context)

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from onceonly.errors import ConfigurationError
 from onceonly.families.columns import find
+from onceonly.sinks.files import mixing
 from onceonly.sinks.files.formats import columns
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.manifest import Layout
@@ -62,8 +63,9 @@ def check(target: Target, options: FilesOptions, context: QueryContext) -> dict[
     except OSError as error:
         raise _refusal(options, error) from error
     if context.columns:
-        layout = _layout(options, context)
-        Ledger(store, manifests).put_layout(layout)
+        layout, own = _layout(options, context), Ledger(store, manifests)
+        mixing.refuse_mixed(store, at, own, layout)
+        own.put_layout(layout)
         facts["layout"] = layout.key
     return facts
 

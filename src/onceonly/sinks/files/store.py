@@ -131,6 +131,7 @@ class Store(Files, Protocol):
         ...
 
 
+_WAITED_S = 1.0
 _clocks: dict[int, float] = {}
 """By file system: what the clock of its files showed more than this process's own count of seconds."""
 
@@ -153,6 +154,10 @@ class LocalStore:
         file.close()
 
     def publish(self, temporary: Path, final: Path) -> bool:
+        if self.age(temporary) > _WAITED_S:
+            # Readers who look for what is new by the time of writing have been here since it was written.
+            with contextlib.suppress(OSError):
+                os.utime(temporary)
         return move(temporary, final)
 
     def copy(self, path: Path, copy: Path) -> None:

@@ -1,0 +1,80 @@
+"""Whether readers would pass over rows, or take one column for another, beside what is in a target. Driver, once a run.
+
+Where Spark's readers find a folder such as ``day=1``, they take such folders for all that is there, and pass over the
+files beside them without a word. Of csv they take columns by their place, whatever a header says. What was written how,
+``onceonly.files.read`` knows.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError
+from onceonly.sinks.files.manifests.ledger import Ledger
+from onceonly.sinks.files.manifests.reading import manifest_folders
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.sinks.files.manifests.manifest import Layout
+    from onceonly.sinks.files.store import Files
+
+OTHERS_MAX = 20
+"""How many other queries' manifests are looked at: none was let in that writes otherwise than those before it."""
+
+
+def refuse_mixed(store: Files, target: Path, own: Ledger, layout: Layout) -> None:
+    """Refuse a layout that does not go with how the newest epoch was written; only looks.
+
+    Raises ``ConfigurationError``, ``LogError``, ``UnavailableError``.
+    """
+    # Before its first epoch here, a query may find others.
+    others = () if own.newest() is not None else islice(manifest_folders(store, target), OTHERS_MAX)
+    for folder in [own.folder, *(folder for folder, _, _ in others)]:
+        ledger = Ledger(store, folder)
+        layouts = ledger.layouts()
+        if any(_refusal(target, each, layout) for each in layouts.values()):
+            there = _newest(ledger, layouts)
+            if there is not None and (refusal := _refusal(target, there, layout)):
+                raise refusal
+
+
+def _newest(ledger: Ledger, layouts: dict[str, Layout]) -> Layout | None:
+    """Return how the newest epoch was written; a layout is also noted by a start that wrote nothing."""
+    parts = ledger.standing()
+    several = ledger.of(parts[-1]) if parts else None
+    return layouts.get(several[-1].layout) if several else None
+
+
+def _refusal(target: Path, there: Layout, layout: Layout) -> ConfigurationError | None:
+    """Return the error where the two do not go together. Whoever reads one format has to tell it from others."""
+    if there.format != layout.format:
+        return None
+    if bool(there.partition_by) != bool(layout.partition_by):
+        hidden = "are to come" if there.partition_by else "are there"
+        return ConfigurationError(
+            f"The files in {target} were written {_folders(there)}, and new ones would be written {_folders(layout)}: "
+            f"spark.read would take the folders for all, and pass over the rows that {hidden} without a word. Nothing "
+            "was written.",
+            next_step=f"set partitionBy as it was ({', '.join(there.partition_by) or 'none'}), or choose another path",
+        )
+    then, now = _places(there), _places(layout)
+    moved = [name for name in then.keys() & now.keys() if then[name] != now[name]]
+    if layout.format == "csv" and moved:
+        return ConfigurationError(
+            f"The csv files in {target} have the columns {', '.join(then)}, and new ones would have {', '.join(now)}: "
+            "spark.read takes columns of csv by their place, and one for another. Nothing was written.",
+            next_step="select the columns in the order that they had, new ones last, or choose another path",
+        )
+    return None
+
+
+def _folders(layout: Layout) -> str:
+    return f"in folders by {', '.join(layout.partition_by)}" if layout.partition_by else "without folders"
+
+
+def _places(layout: Layout) -> dict[str, int]:
+    """Return the places of the columns that are in the files."""
+    names = [name for name, _ in layout.columns if name not in layout.partition_by]
+    return {name: place for place, name in enumerate(names)}
