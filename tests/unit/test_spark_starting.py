@@ -302,3 +302,27 @@ def test_what_fails_by_raw_files_is_told_before_spark_fails_by_a_cast(
         record.getMessage() for record in caplog.records if "fails in this session" in record.getMessage()
     ]
     assert [advice in each for each in told] == ([True] if advice else [])
+
+
+@pytest.mark.parametrize(
+    ("location", "is_told"),
+    [
+        ("checkpoints/clicks", True),
+        ("./c", True),
+        ("/c", False),
+        ("file:/c", False),
+        ("s3a://b/c", False),
+    ],
+)
+def test_a_checkpoint_that_another_working_directory_would_not_find_is_told(
+    writer: type[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    location: str,
+    is_told: bool,  # noqa: FBT001  a parameter of the test
+) -> None:
+    monkeypatch.setattr(starting, "_look", lambda _noted, _location: True)
+    writer().format("onceonly.console").option("checkpointLocation", location).start()
+    assert ["named by a relative path" in record.getMessage() for record in caplog.records].count(
+        True
+    ) == is_told

@@ -27,6 +27,17 @@ def home_of(checkpoint: str) -> str:
     return address.text
 
 
+def elsewhere(checkpoint: str) -> str:
+    """Say what a start in another folder makes of a checkpoint that is named by a relative path; else nothing. Pure."""
+    first = checkpoint.partition("/")[0]
+    if not first or ":" in first:
+        return ""
+    return (
+        f"The checkpoint {checkpoint} is named by a relative path: a start in another working directory finds none, "
+        "begins anew, and writes rows once more. Name it by a path that begins with a slash."
+    )
+
+
 def log_store(checkpoint: str) -> RewritableStore:
     """Open the store of a checkpoint's log. Nothing is asked or made yet. Raises ``ConfigurationError``."""
     return open_store(address_of(checkpoint).below(FOLDER))

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 from onceonly.checkpoint.batches import EPOCH
 from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import ConfigurationError, ReplayMismatchError
+from onceonly.log.place import elsewhere
 from onceonly.log.presence import Presence
 from onceonly.model import Mode, differing
 from onceonly.spark.shown import without_frames
@@ -107,6 +108,8 @@ def plan_batch(batch: Batch) -> BatchWriter:
     Raises ``ConfigurationError`` where the batch is decided and this run names other columns or another target, and a
     typed error where it must stop.
     """
+    if where := elsewhere(batch.checkpoint.location):
+        log.warning("%s", where)
     batch.checkpoint.begin()
     with closing(batch.coordinator("planner")) as coordinator:
         plan = coordinator.plan(EPOCH, run=batch.run)

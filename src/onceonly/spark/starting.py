@@ -23,7 +23,7 @@ from onceonly import background
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.checkpoint.torn import mend
 from onceonly.errors import OnceonlyError, SetupError
-from onceonly.log.place import FOLDER, home_of
+from onceonly.log.place import FOLDER, elsewhere, home_of
 from onceonly.settings.query import CHECKPOINT, COMMIT_TIMEOUT, REPORT, START, parse_query, with_checkpoint
 from onceonly.settings.registry import BUILT_IN, build, load, settings_of
 from onceonly.settings.savepoints import OPTIONS as SAVEPOINTS
@@ -207,7 +207,9 @@ def _options(told: Mapping[str, str], path: str | None) -> dict[str, str]:
 
 
 def _warn(writer: Any, location: str) -> None:  # noqa: ANN401  PySpark's
-    """Say it before a query fails in Spark by a cast that nobody understands."""
+    """Say it before a query begins anew, or fails in Spark by a cast that nobody understands."""
+    if where := elsewhere(location):
+        log.warning("%s", where)
     try:
         spark = writer._spark  # noqa: SLF001  there is no other way to it
         name, raw = RAW_FILES
