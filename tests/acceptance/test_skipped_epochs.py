@@ -11,7 +11,7 @@ import onceonly
 import ways
 from onceonly import errors
 from onceonly.log.opening import look
-from onceonly.spark import kept_back
+from onceonly.spark import kept_back, unused
 from ways import WAIT_S
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def test_epochs_whose_errors_a_function_kept_back_are_not_lost_in_silence(
 ) -> None:
     # As in a session that has not called onceonly.register.
     monkeypatch.setattr(kept_back, "note", lambda *_: None)
+    monkeypatch.setattr(unused, "watched", lambda function: function)
     wrong: dict[str, Any] = {"only": "id,name"}
     assert by(way, way.source(rows=20), keeps_errors=True, **wrong, **ADOPT).awaitTermination(WAIT_S)
     assert way.ids() == []

@@ -1919,8 +1919,8 @@ DEFECTS: Final = (
         group=DECISION,
         what="A foreachBatch function that makes a sink and writes nothing with it loses its rows without a word",
         file="spark/unused.py",
-        before="        if is_left and not df.isEmpty():\n",
-        after="        if False:\n",
+        before="        elif (_call.made or before or newest is not None) and not df.isEmpty():\n",
+        after="        elif False:\n",
         tests=(
             "tests/unit/test_spark_unused.py::test_a_sink_that_was_made_and_not_written_to_fails_the_epoch",
         ),

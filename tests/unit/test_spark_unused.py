@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import Future
 from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from onceonly.spark import asked, unused
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def frame(*, rows: bool = True, epoch: int = 3) -> Any:  # noqa: ANN401  a stand-in for Spark's
@@ -28,14 +29,19 @@ def only_made(_df: object, _batch_id: int) -> None:
     onceonly.sink("onceonly.console")
 
 
-def made_and_entered(_df: object, batch_id: int) -> None:
-    onceonly.sink("onceonly.console")
+def wrote(_df: object, batch_id: int) -> None:
     unused.entered("q", batch_id)
+    unused.decided("q", batch_id)
 
 
-def entered_in_a_thread(_df: object, batch_id: int) -> None:
+def made_and_wrote(df: object, batch_id: int) -> None:
     onceonly.sink("onceonly.console")
-    thread = Thread(target=unused.entered, args=("q", batch_id))
+    wrote(df, batch_id)
+
+
+def wrote_in_a_thread(df: object, batch_id: int) -> None:
+    onceonly.sink("onceonly.console")
+    thread = Thread(target=wrote, args=(df, batch_id))
     thread.start()
     thread.join()
 
@@ -51,7 +57,7 @@ def test_a_sink_that_was_made_and_not_written_to_fails_the_epoch() -> None:
         unused.watched(only_made)(frame(), 3)
 
 
-@pytest.mark.parametrize("function", [made_and_entered, entered_in_a_thread, neither])
+@pytest.mark.parametrize("function", [made_and_wrote, wrote_in_a_thread, neither])
 def test_other_functions_are_let_be(function: Callable[[Any, int], None]) -> None:
     with pytest.raises(ConfigurationError):
         unused.watched(only_made)(frame(), 3)  # what it left behind is no other call's
@@ -68,7 +74,7 @@ def test_a_sink_that_could_not_be_made_fails_the_epoch_though_its_error_was_caug
 
     def takes_another(df: object, batch_id: int) -> None:
         catches(df, batch_id)
-        made_and_entered(df, batch_id)
+        made_and_wrote(df, batch_id)
 
     with pytest.raises(ConfigurationError, match="perfect"):
         unused.watched(catches)(frame(), 3)
@@ -79,6 +85,54 @@ def test_a_sink_that_could_not_be_made_fails_the_epoch_though_its_error_was_caug
 
 def test_an_empty_frame_may_go_by() -> None:
     unused.watched(only_made)(frame(rows=False), 3)
+
+
+async def not_begun(df: object, batch_id: int) -> None:
+    wrote(df, batch_id)
+
+
+def not_begun_either(df: object, batch_id: int) -> Iterator[None]:
+    yield wrote(df, batch_id)
+
+
+def left_to_a_thread(_df: object, _batch_id: int) -> Future[None]:
+    return Future()
+
+
+def entered_alone(_df: object, batch_id: int) -> None:
+    unused.entered("q", batch_id)
+
+
+@pytest.mark.parametrize("function", [not_begun, not_begun_either, left_to_a_thread, entered_alone])
+def test_a_function_that_returns_before_its_epoch_is_decided_fails_it(
+    function: Callable[[Any, int], Any],
+) -> None:
+    for _ in range(2):
+        wrote(None, 3)  # by a try before this one
+        with pytest.raises(ConfigurationError, match=r"chk-3: the foreachBatch function returned"):
+            unused.watched(function)(frame(rows=False), 3)
+
+
+def test_a_function_that_wrote_earlier_epochs_does_not_leave_one_with_rows_out() -> None:
+    def early(df: object, batch_id: int) -> None:
+        if batch_id < 4:
+            wrote(df, batch_id)
+
+    watched = unused.watched(early)
+    watched(frame(), 3)
+    watched(frame(epoch=4, rows=False), 4)
+    with pytest.raises(
+        ConfigurationError, match="chk-5: the foreachBatch function wrote earlier epochs, not this"
+    ):
+        watched(frame(epoch=5), 5)
+
+
+def test_an_epoch_that_is_entered_after_its_function_has_returned_fails_the_next_one() -> None:
+    watched = unused.watched(neither)
+    watched(frame(), 3)
+    wrote(None, 3)
+    with pytest.raises(ConfigurationError, match="wrote earlier epochs, not this"):
+        watched(frame(epoch=4), 4)
 
 
 def test_the_methods_of_a_writer_take_their_arguments_by_name_too() -> None:

@@ -285,6 +285,7 @@ class Epoch:
                         self._df.write.format("noop").mode("overwrite").save()
                 coordinator.decide(plan, ballots)
                 _carried_out[self._query] = (self._run, self._epoch)
+                unused.decided(self._query, self._epoch)
             except BaseException:  # an interrupt, too: its rows must not stay open
                 # As Spark does on the format way, also after a failed commit: what is decided stays decided.
                 _abort(coordinator, plan, ballots, self._run)

@@ -1,14 +1,18 @@
-"""A sink that a ``foreachBatch`` function makes and then leaves alone, as a plain ``df.write`` is put into place by it.
+"""Rows that a ``foreachBatch`` function lets go by: when it returns, Spark notes the epoch as done. Driver's Python.
 
-``onceonly.sink(…)`` writes nothing by itself. A function that only makes one lets its rows go by, and Spark notes the
-epoch: they would be lost without a word. Driver's Python, in Spark's callback thread.
+A function may make a sink and leave it alone, as a plain ``df.write`` is put into place by it: ``onceonly.sink(…)``
+writes nothing by itself. It may return early, in an epoch after others that it has written. And it may return before it
+has written: one that is ``async`` has not even begun, and who leaves the work to a thread learns of no error. The rows
+would be lost without a word, or the query would stop an epoch too late. All in Spark's callback thread.
 """
 
 from __future__ import annotations
 
+import inspect
 import threading
+from concurrent.futures import Future
 from functools import wraps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.spark.kept_back import epoch_of
@@ -32,8 +36,9 @@ class _Call(threading.local):
 
 
 _call = _Call()
-# The epoch that each query has entered: a function may write in a thread of its own.
+# The epochs that each query has entered, and has decided, last: a function may write in a thread of its own.
 _entered: dict[str, str] = {}
+_decided: dict[str, str] = {}
 
 
 def made(name: str) -> None:
@@ -61,6 +66,11 @@ def entered(query: str, epoch: int) -> None:
     _entered[query] = str(epoch)
 
 
+def decided(query: str, epoch: int) -> None:
+    """Note that an epoch of a query was decided, and all of it is visible."""
+    _decided[query] = str(epoch)
+
+
 def is_within() -> bool:
     """Say whether this thread is in a ``foreachBatch`` function."""
     return _call.is_within
@@ -75,30 +85,53 @@ def no_batch(form: str) -> ConfigurationError:
     )
 
 
-def _was_entered(df: DataFrame) -> bool:
-    """Say whether the epoch of a frame was entered, and forget it: when it runs again, that counts anew."""
-    query, epoch = epoch_of(df) or ("", "")
-    return bool(query) and _entered.pop(query, None) == epoch
+def watched(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame, int], None]:
+    """Return a function of a user's that fails where the rows of its frame go by. Driver.
 
-
-def watched(function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-    """Return a function of a user's that fails where it made a sink, entered no epoch, and its frame has rows. Driver.
-
-    Only then is the frame evaluated once more, up to its first row. A sink that could not be made counts, too.
+    Where it made a sink, also one that could not be made, or has entered epochs before, and enters none now, the frame
+    is evaluated once more, up to its first row.
     """
+    was_entered = False
 
     @wraps(function, updated=())
     def call(df: DataFrame, batch_id: int) -> None:
+        nonlocal was_entered
         _call.made, _call.failed, _call.is_within = "", None, True
+        query, epoch = epoch_of(df) or ("", "")
+        _decided.pop(query, None)  # when it runs again, that counts anew
         try:
-            function(df, batch_id)
+            given = function(df, batch_id)
         finally:
             _call.is_within = False
-            is_left = bool(_call.made) and not _was_entered(df)
-        if is_left and not df.isEmpty():
-            raise failed_in_thread() or ConfigurationError(
-                f"chk-{batch_id}: the foreachBatch function made the sink {_call.made!r} and gave it nothing to write",
-                next_step=f"write the epoch with {_HOW}",
-            )
+            newest = _entered.pop(query, None)
+        before, was_entered = was_entered, was_entered or newest is not None
+        if inspect.iscoroutine(given):
+            given.close()  # else Python warns of it
+        if inspect.isawaitable(given) or inspect.isgenerator(given) or isinstance(given, Future):
+            raise _too_early(batch_id, f"returned a {type(given).__name__}, which is still to be waited for")
+        if query and newest == epoch:
+            if _decided.get(query) != epoch:
+                raise _too_early(batch_id, "returned, and the epoch that it has entered is not decided")
+        elif (_call.made or before or newest is not None) and not df.isEmpty():
+            raise failed_in_thread() or _left(batch_id)
 
     return call
+
+
+def _left(batch_id: int) -> ConfigurationError:
+    what = (
+        f"made the sink {_call.made!r} and gave it nothing to write"
+        if _call.made
+        else "wrote earlier epochs, not this"
+    )
+    return ConfigurationError(
+        f"chk-{batch_id}: the foreachBatch function {what}", next_step=f"write the epoch with {_HOW}"
+    )
+
+
+def _too_early(batch_id: int, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"chk-{batch_id}: the foreachBatch function {what}: Spark would note the epoch as done, whatever becomes of "
+        "its rows",
+        next_step="let the function be no async one, and wait in it for threads that it starts",
+    )
