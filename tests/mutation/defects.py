@@ -2595,16 +2595,37 @@ DEFECTS: Final = (
         tests=(
             TABLES
             + "test_a_file_that_was_removed_before_the_commit_is_lost_for_good_and_the_others_are_committed",
-            DELTA + "test_a_vacuum_between_vote_and_commit_is_noticed",
         ),
+    ),
+    Defect(
+        name="loaded-files-not-looked-at-again",
+        group=LOADED,
+        what="A vacuum removes the files of an epoch just as they are entered, and nobody is told",
+        file="families/loaded/missing.py",
+        before="    gone = home.gone(loads) if loads else set()\n",
+        after="    gone: set[str] = set()\n",
+        tests=(
+            DELTA + "test_a_vacuum_in_the_moment_of_the_entry_is_noticed_and_the_rows_are_written_again",
+            ICEBERG + "test_files_that_are_removed_in_the_moment_of_the_entry_are_taken_out_again",
+        ),
+    ),
+    Defect(
+        name="delta-restored-by-a-time",
+        group=LOADED,
+        what="A RESTORE by a time, which names no version, passes for none",
+        file="sinks/delta/target.py",
+        before="    return int(to) if to.isdecimal() else _brought_back(place, version, first)\n",
+        after="    return int(to) if to.isdecimal() else before\n",
+        tests=(DELTA + "test_a_version_that_is_restored_by_its_time_is_one_that_was_restored",),
+        says="DID NOT RAISE",
     ),
     Defect(
         name="loaded-void-not-noted",
         group=LOADED,
         what="What is lost is not noted in the table's log: a late driver that had seen it enters it all the same",
         file="families/loaded/sink.py",
-        before="                self.enter(books, app, epoch, waiting, gone)\n",
-        after="                if waiting:\n                    self.enter(books, app, epoch, waiting, [])\n",
+        before="                    self.enter(books, app, epoch, waiting, gone)\n",
+        after="                    _ = waiting and self.enter(books, app, epoch, waiting, [])\n",
         tests=(TABLES + "test_a_driver_that_had_a_lost_file_in_hand_cannot_commit_it_any_more",),
     ),
     Defect(
@@ -2686,8 +2707,8 @@ DEFECTS: Final = (
         group=LOADED,
         what="A version of a Delta table does not say whose it is, so that two drivers enter the same files",
         file="sinks/delta/target.py",
-        before="note, {app: epoch})",
-        after="note, {})",
+        before="    _add_version(table, place, actions, note, {app: epoch})\n",
+        after="    _add_version(table, place, actions, note, {})\n",
         tests=(DELTA + "test_two_drivers_with_the_same_handle_in_hand_make_one_version",),
     ),
     Defect(

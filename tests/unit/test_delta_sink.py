@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -17,13 +19,16 @@ from tests.unit.loaded_bench import Bench, opened
 
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, TargetBehindError, UnavailableError
-from onceonly.model import AlreadyCommitted, Committed, Lost
+from onceonly.families.loaded import Load
+from onceonly.model import AlreadyCommitted, Committed, Lost, Mode
 from onceonly.ports.standing import Held
 from onceonly.sinks.delta import DeltaSink, target
 from onceonly.sinks.delta.place import read_place
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onceonly.model import Handle
 
 COLUMNS = {"id": "bigint", "text": "string"}
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -46,6 +51,12 @@ def rows(*numbers: int) -> list[dict[str, Any]]:
 
 def ids(path: Path) -> list[int]:
     return sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist())
+
+
+def made_at(path: Path, version: int) -> datetime:
+    """Return the time at which a version was there, as deltalake takes it: by its file in the log."""
+    written = (path / "_delta_log" / f"{version:020d}.json").stat().st_mtime
+    return datetime.fromtimestamp(written + 0.005, UTC)
 
 
 def entry(path: Path, version: int) -> list[dict[str, Any]]:
@@ -174,6 +185,66 @@ def test_a_vacuum_between_vote_and_commit_is_noticed(bench: Bench, path: Path) -
     assert isinstance(bench.sink().commit(handle), Lost)
 
 
+def vacuumed_at_entry(monkeypatch: pytest.MonkeyPatch, *files: Path) -> None:
+    """Have files removed once their entry is made, by a vacuum that has listed them before it."""
+    real = target.enter
+
+    def enter(*more: Any) -> None:  # noqa: ANN401
+        real(*more)
+        for file in files:
+            file.unlink(missing_ok=True)
+
+    monkeypatch.setattr(target, "enter", enter)
+
+
+def place_of(path: Path, handle: Handle) -> Path:
+    [file] = Load.of(handle).files
+    return path / Load.of(handle).folder / file.path
+
+
+def test_a_vacuum_in_the_moment_of_the_entry_is_noticed_and_the_rows_are_written_again(
+    bench: Bench, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles = [bench.prepared(rows(slot), slot=slot) for slot in range(2)]
+    vacuumed_at_entry(monkeypatch, place_of(path, handles[0]))
+    sink = bench.sink()
+    assert [type(each) for each in sink.commit_many(handles)] == [Lost, Committed]
+    assert [type(each) for each in bench.sink().commit_many(handles)] == [Lost, AlreadyCommitted]
+    assert ids(path) == [1]
+    again = bench.prepared(rows(0), mode=Mode.TENTATIVE)
+    assert sink.commit(again) == Committed()
+    assert ids(path) == [0, 1]
+    assert sink.commit(bench.prepared(rows(2), epoch=1)) == Committed()
+
+
+def test_a_driver_that_died_after_such_an_entry_is_recovered_by_the_next(
+    bench: Bench, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles = [bench.prepared(rows(slot), slot=slot) for slot in range(2)]
+    bench.sink().commit_many(handles)
+    place_of(path, handles[1]).unlink()
+    assert [type(each) for each in bench.sink().commit_many(handles)] == [AlreadyCommitted, Lost]
+    assert ids(path) == [0]
+
+
+def test_what_cannot_be_taken_out_any_more_is_told_by_its_rows(bench: Bench, path: Path) -> None:
+    sink = bench.sink()
+    handles = [bench.prepared(rows(slot), slot=slot) for slot in range(2)]
+    assert sink.commit_many(handles) == [Committed()] * 2
+    sink.rehearse([bench.prepared(rows(2), epoch=1)], {})
+    place_of(path, handles[1]).unlink()
+    handle = bench.prepared(rows(2), epoch=1)
+    for step in (
+        lambda: sink.rehearse([handle], {}),
+        lambda: bench.sink().look_back(bench.query, 0, handles),
+    ):
+        with pytest.raises(TargetBehindError, match=r"names 1 file of chk-0 that is not there.*1 row"):
+            step()
+    bench.sink(**{"onceonly.target.behind": "go-on"}).look_back(bench.query, 0, handles)
+    DeltaTable(path).repair()  # takes it out of the table: what is gone is told no more
+    sink.rehearse([handle], {})
+
+
 def test_a_commit_that_is_looked_up_after_the_log_was_cut_is_not_guessed(bench: Bench, path: Path) -> None:
     handle = bench.committed(rows(1))
     table = DeltaTable(path)
@@ -228,6 +299,42 @@ def test_an_older_version_that_is_restored_under_a_query_stops_it_before_a_decis
     assert target.standing(read_place(str(path)), "onceonly/q/delta") == 1
     assert sink.commit(handle) == Committed()
     assert ids(path) == [0, 1, 2]
+
+
+def test_a_version_that_is_restored_by_its_time_is_one_that_was_restored(bench: Bench, path: Path) -> None:
+    sink = bench.sink()
+    handles = [bench.prepared(rows(epoch), epoch=epoch) for epoch in range(3)]
+    for epoch in range(2):
+        time.sleep(0.01)
+        assert sink.commit(handles[epoch]) == Committed()
+    first, second = (made_at(path, version) for version in (1, 2))
+    write_deltalake(path, pa.table({"id": [1000], "text": ["theirs"]}, SCHEMA), mode="append")
+    DeltaTable(path).restore(second)  # of ours nothing is taken back
+    sink.rehearse(handles[2:], {})
+    bench.sink().look_back(bench.query, 1, handles[1:2])
+    DeltaTable(path).restore(first)
+    assert "version" not in DeltaTable(path).history(1)[0]["operationParameters"]
+    for step in (lambda: sink.rehearse(handles[2:], {}), lambda: sink.commit_many(handles[2:])):
+        with pytest.raises(TargetBehindError, match="has forgotten chk-1"):
+            step()
+    with pytest.raises(TargetBehindError, match="chk-1 to chk-1 are missing"):
+        bench.sink().look_back(bench.query, 1, handles[1:2])
+    DeltaTable(path).restore(second)  # which brings it back
+    assert sink.commit(handles[2]) == Committed()
+    assert ids(path) == [0, 1, 2]
+
+
+def test_a_version_that_is_restored_by_a_time_and_that_the_log_no_longer_has_is_older(
+    bench: Bench, path: Path
+) -> None:
+    handles = [bench.committed(rows(epoch), epoch=epoch) for epoch in range(2)]
+    DeltaTable(path).restore(made_at(path, 1))
+    table = DeltaTable(path)
+    table.create_checkpoint()
+    for version in (0, 1):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    with pytest.raises(TargetBehindError, match="chk-0 to chk-1 are missing"):
+        bench.sink().look_back(bench.query, 1, handles[1:])
 
 
 def test_a_table_that_was_made_anew_in_the_same_folder_is_another(bench: Bench, path: Path) -> None:

@@ -109,6 +109,31 @@ def test_a_second_entry_of_an_epoch_keeps_what_the_first_has_noted(
     assert ids(options) == [0, 1]
 
 
+def test_files_that_are_removed_in_the_moment_of_the_entry_are_taken_out_again(
+    bench: Bench, options: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles = [bench.prepared(rows(slot), slot=slot) for slot in range(2)]
+    real = target.enter
+
+    def orphans_removed(*more: Any, **named: Any) -> None:  # noqa: ANN401
+        real(*more, **named)
+        shutil.rmtree(place_of(bench, handles[0]), ignore_errors=True)
+
+    monkeypatch.setattr(target, "enter", orphans_removed)
+    sink = bench.sink()
+    assert [type(each) for each in sink.commit_many(handles)] == [Lost, Committed]
+    assert [type(each) for each in bench.sink().commit_many(handles)] == [Lost, AlreadyCommitted]
+    assert ids(options) == [1]
+    again = bench.prepared(rows(0), mode=Mode.TENTATIVE)
+    assert sink.commit(again) == Committed()
+    assert ids(options) == [0, 1]
+    later = bench.prepared(rows(2), epoch=1)
+    sink.rehearse([later], {})
+    shutil.rmtree(place_of(bench, again))
+    with pytest.raises(TargetBehindError, match="names 1 file of chk-0"):
+        sink.rehearse([later], {})
+
+
 def test_each_of_twenty_commits_beside_other_writers_comes_through_once(
     bench: Bench, options: Mapping[str, str]
 ) -> None:

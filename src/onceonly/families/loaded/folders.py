@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -48,18 +49,27 @@ class FolderHome:
         return FolderStage(self, app, name)
 
     def whole(self, loads: Sequence[Load]) -> set[str]:
-        return {load.name for load in loads if self._is_whole(load)}
+        there = {load.name for load in loads if self._is_there(load)}
+        return there - self.gone(loads)
 
-    def _is_whole(self, load: Load) -> bool:
+    def _is_there(self, load: Load) -> bool:
         folder = self.folder / load.folder
         try:
-            return folder.is_dir() and all(
-                (folder / file.path).stat().st_size == file.bytes for file in load.files
-            )
-        except FileNotFoundError:
-            return False
+            return folder.is_dir()
         except OSError as error:
             raise _unavailable(folder, error) from error
+
+    def gone(self, loads: Sequence[Load]) -> set[str]:
+        return {load.name for load in loads if not all(map(partial(self._is_as_long, load), load.files))}
+
+    def _is_as_long(self, load: Load, file: DataFile) -> bool:
+        place = self.folder / load.folder / file.path
+        try:
+            return place.stat().st_size == file.bytes
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _unavailable(place, error) from error
 
     def sizes(self, folder: str, paths: Sequence[str]) -> list[int | None]:
         places = [self.folder / folder / path for path in paths]

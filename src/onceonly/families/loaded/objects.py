@@ -73,19 +73,27 @@ class ObjectHome:
         return ObjectStage(self, app, name)
 
     def whole(self, loads: Sequence[Load]) -> set[str]:
+        gone = self.gone(loads)
+
+        def is_whole(load: Load) -> bool:
+            # What a sweep takes first, last.
+            return load.name not in gone and self.is_open(load.app, load.name)
+
+        told = background.spread("onceonly-loaded", is_whole, list(loads), threads_max=self.store.abreast)
+        return {load.name for load, is_there in zip(loads, told, strict=True) if is_there}
+
+    def gone(self, loads: Sequence[Load]) -> set[str]:
         # All of an epoch by one list.
         folders = {load.folder.rpartition("/")[0] for load in loads}
         listed: dict[str, int] = {}
         for folder in folders:
             listed |= self.store.sizes(f"{folder}/")
 
-        def is_whole(load: Load) -> bool:
-            sizes = [self._size(f"{load.folder}/{file.path}", listed) for file in load.files]
-            # What a sweep takes first, last.
-            return sizes == [file.bytes for file in load.files] and self.is_open(load.app, load.name)
+        def is_gone(load: Load) -> bool:
+            return any(self._size(f"{load.folder}/{file.path}", listed) != file.bytes for file in load.files)
 
-        told = background.spread("onceonly-loaded", is_whole, list(loads), threads_max=self.store.abreast)
-        return {load.name for load, is_there in zip(loads, told, strict=True) if is_there}
+        told = background.spread("onceonly-loaded", is_gone, list(loads), threads_max=self.store.abreast)
+        return {load.name for load, is_so in zip(loads, told, strict=True) if is_so}
 
     def sizes(self, folder: str, paths: Sequence[str]) -> list[int | None]:
         listed = self.store.sizes(f"{folder}/")

@@ -88,6 +88,10 @@ class Home(Protocol):
         """Return the names of those loads that stand, with all files as they were written."""
         ...
 
+    def gone(self, loads: Sequence[Load]) -> set[str]:
+        """Return the names of those of which a file is not there, or not as it was written, whatever they stand for."""
+        ...
+
     def sizes(self, folder: str, paths: Sequence[str]) -> list[int | None]:
         """Return the length of each of these files in an attempt's folder, None where it is not there."""
         ...

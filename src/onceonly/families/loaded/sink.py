@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import LogError, UnavailableError
 from onceonly.families import behind
+from onceonly.families.loaded import missing
 from onceonly.families.loaded.attempt import Attempt
 from onceonly.families.loaded.load import Load, app_of, epoch_of, folder_of
 from onceonly.families.loaded.options import DECLARED
@@ -88,6 +89,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         super().__init__(options)
         self._entered: dict[str, int] = {}
         """By app, the newest epoch that was entered by this one."""
+        self._newest: dict[str, Sequence[Load]] = {}
+        """By app, what was entered with it."""
 
     # --- what a sink defines --------------------------------------------------------------------------------
 
@@ -135,6 +138,13 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         ``ConflictError``. Raises ``UnavailableError`` where it cannot be told whether it was made.
         """
 
+    def take_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> bool:  # noqa: ARG002  for those that can
+        """Take out in one entry the files of the newest epoch's loads, and name these as void; False if it cannot be.
+
+        Raises as ``enter`` does. Driver.
+        """
+        return False
+
     @abstractmethod
     def see(self, books: Books, loads: Sequence[Load]) -> None:
         """See that the target, as it was when these books were read, takes these files. Driver; only looks.
@@ -179,6 +189,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         for load in loads[:1]:
             books = self._read(load.app, load.epoch, since=load.since or None)
             self.see(books, loads)
+            missing.refuse(self, missing.wanted(self, self._newest.get(load.app, ())))
         home = self.home
         whole = home.whole(loads)
         for load in loads:
@@ -301,6 +312,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             return
         newest = self.standing(Load.of(handles[0]).app)
         if newest is not None and newest >= epoch:
+            missing.refuse(self, missing.wanted(self, [Load.of(handle) for handle in handles]))
             return
         first = 0 if newest is None else newest + 1
         behind.refuse(
@@ -331,6 +343,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         home = self.home
         names = {load.name for load in loads}
         since = min(load.since for load in loads) or None
+        entered: set[str] = set()
         reason = ""
         for _ in range(TRIES_MAX):
             # The files before the books: what is committed between the two looks is in one of them.
@@ -339,24 +352,28 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             late = {load.name for load in loads if load.since <= books.withdrawn}
             open_ = names - books.committed - books.void - late
             home.unmark(app, names & books.committed)
-            if not open_ or not books.is_whole or (books.newest or 0) > epoch:
-                return {name: self._outcome(name, books, epoch) for name in names}
+            is_over = not open_ or not books.is_whole or (books.newest or 0) > epoch
             waiting = [load for load in loads if load.name in open_ & whole]
             gone = sorted(open_ - whole)
-            self.see(books, waiting)
             try:
-                self.enter(books, app, epoch, waiting, gone)
+                if is_over:
+                    lost = missing.torn(self, books, app, epoch, loads)
+                else:
+                    self.see(books, waiting)
+                    self.enter(books, app, epoch, waiting, gone)
+                    lost = set(gone)
             except ConflictError as conflict:
                 reason = str(conflict)
                 continue
-            for load in loads:
-                if load.name in gone:
-                    home.drop(load.folder)
-            home.unmark(app, open_)
-            self._entered[app] = epoch
-            entered = {load.name: Committed() for load in waiting}
-            lost = {name: Lost(_LOST) for name in gone}
-            return {name: self._outcome(name, books, epoch) for name in names} | entered | lost
+            for name in lost:
+                home.drop(folder_of(app, name))
+            if not is_over:
+                home.unmark(app, open_)
+                entered.update(load.name for load in waiting)
+                self._entered[app], self._newest[app] = epoch, waiting
+            if is_over or not missing.wanted(self, waiting):
+                told = {name: self._outcome(name, books, epoch) for name in names}
+                return told | dict.fromkeys(entered - lost, Committed()) | dict.fromkeys(lost, Lost(_LOST))
         return dict.fromkeys(names, RetryLater(f"others were quicker {TRIES_MAX} times: {reason}"))
 
     def _outcome(self, name: str, books: Books, epoch: int) -> Outcome:
@@ -383,4 +400,6 @@ def newest_with_rows(books: Books) -> int:
     return books.newest if books.committed or not books.is_whole else books.newest - 1
 
 
-_LOST = "a data file was removed before it was committed; the table's log has its attempt as void"
+_LOST = (
+    "a data file was removed before it was committed, or just then; the table's log has its attempt as void"
+)

@@ -106,8 +106,16 @@ class DeltaSink(WithdrawableSink):
         target.enter(books.at, self.at, app, epoch, loads, void)
         self._before[app] = before
 
+    def take_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> bool:
+        if self.keeps_all(books):
+            return False
+        before = books.at.version()
+        target.take_out(books.at, self.at, app, epoch, loads)
+        self._before[app] = before
+        return True
+
     def is_kept(self, app: str, books: Books) -> bool:
-        return app not in self._before or not target.is_taken_back(books.at, app, self._before[app])
+        return app not in self._before or not target.is_taken_back(books.at, self.at, app, self._before[app])
 
     def see(self, books: Books, loads: Sequence[Load]) -> None:
         table = books.at

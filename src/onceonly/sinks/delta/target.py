@@ -216,7 +216,7 @@ def read_books(table: DeltaTable, app: str, epoch: int | None, *, since: int | N
     else:
         is_whole = False
     return Books(
-        committed=frozenset(committed), void=frozenset(void), newest=newest, is_whole=is_whole,
+        committed=frozenset(committed - void), void=frozenset(void), newest=newest, is_whole=is_whole,
         withdrawn=withdrawn, at=table,
     )  # fmt: skip
 
@@ -234,26 +234,51 @@ def standing(place: Place, app: str) -> int | None:
             kept = min(kept, int(note["epoch"]))
             if restored is None or version <= restored:
                 return kept
-        restored = _restored(entry, restored)
+        restored = _restored(place, entry, restored)
     return newest if restored is None else None
 
 
-def is_taken_back(table: DeltaTable, app: str, before: int) -> bool:
+def is_taken_back(table: DeltaTable, place: Place, app: str, before: int) -> bool:
     """Say whether a RESTORE has taken back our newest entry, which is later than a version. Driver."""
     restored: int | None = None
     count = table.version() - before
     for entry in table.history(count) if count > 1 else ():  # the only one is ours
         if _note_of(entry, app) is not None:
             return restored is not None and int(entry["version"]) > restored
-        restored = _restored(entry, restored)
+        restored = _restored(place, entry, restored, first=before)
     return False
 
 
-def _restored(entry: dict[str, Any], before: int | None) -> int | None:
+def _restored(place: Place, entry: dict[str, Any], before: int | None, *, first: int = 0) -> int | None:
     """Return the version that the newest state is of, by an entry and what was restored after it: ``before``."""
+    version = int(entry["version"])
+    if entry.get("operation") != "RESTORE" or (before is not None and version > before):
+        return before
     to = str(entry.get("operationParameters", {}).get("version", ""))
-    is_undone = before is not None and int(entry["version"]) > before
-    return before if is_undone or entry.get("operation") != "RESTORE" or not to.isdecimal() else int(to)
+    return int(to) if to.isdecimal() else _brought_back(place, version, first)
+
+
+def _brought_back(place: Place, version: int, first: int) -> int:
+    """Return of which version a RESTORE by a time has brought the files back; where of none from one on, an older one.
+
+    Its entry names that time only, and clients differ in what they take for the time of a version.
+    """
+    now = _files_at(place, version)
+    for each in range(version - 1, first - 1, -1):
+        if _files_at(place, each) == now:
+            return each
+    return first - 1
+
+
+def _files_at(place: Place, version: int) -> set[str] | None:
+    """Return the files of a version; None where its log was removed. Driver. Raises ``UnavailableError``."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return set(DeltaTable(place.uri, version=version, storage_options=place.told()).file_uris())
+    except DeltaError:
+        return None
 
 
 def enter(
@@ -273,14 +298,21 @@ def enter(
 
 def leave_out(table: DeltaTable, place: Place, app: str, epoch: int, loads: Sequence[Load]) -> None:
     """Add one version without these files. Operator's. Raises ``ConflictError``, ``UnavailableError``."""
+    note = {"app": app, "epoch": epoch, "attempts": [], "void": []}
+    _add_version(table, place, _removed(table, loads), note, {app: epoch, _withdrawn(app): table.version()})
+
+
+def take_out(table: DeltaTable, place: Place, app: str, epoch: int, loads: Sequence[Load]) -> None:
+    """Add one version without these files, whose attempts are void in it. Driver. Raises as ``enter``."""
+    note = {"app": app, "epoch": epoch, "attempts": [], "void": [load.name for load in loads]}
+    _add_version(table, place, _removed(table, loads), note, {app: epoch})
+
+
+def _removed(table: DeltaTable, loads: Sequence[Load]) -> list[AddAction | RemoveAction]:
     from deltalake.transaction import RemoveAction
 
     now_ms = int(time.time() * 1000)
-    actions: list[AddAction | RemoveAction] = [
-        RemoveAction(**known, deletion_timestamp=now_ms) for known, _ in _files_of(table, loads)
-    ]
-    note = {"app": app, "epoch": epoch, "attempts": [], "void": []}
-    _add_version(table, place, actions, note, {app: epoch, _withdrawn(app): table.version()})
+    return [RemoveAction(**known, deletion_timestamp=now_ms) for known, _ in _files_of(table, loads)]
 
 
 def left_out_in(table: DeltaTable, app: str) -> int | None:

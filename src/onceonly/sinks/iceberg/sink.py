@@ -111,6 +111,11 @@ class IcebergSink(WithdrawableSink):
         target.enter(books.at, app, epoch, loads, void, home=target.home_of(books.at))
         self._snapshots[app] = books.at.metadata.current_snapshot_id
 
+    def take_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> bool:
+        target.take_out(books.at, app, epoch, loads, home=target.home_of(books.at))
+        self._snapshots[app] = books.at.metadata.current_snapshot_id
+        return True
+
     def is_kept(self, app: str, books: Books) -> bool:
         return target.is_kept(books.at, self._snapshots.get(app))
 

@@ -295,10 +295,27 @@ def leave_out(table: Table, app: str, epoch: int, names: frozenset[str], home: H
         if not names:
             return
         marks = {"onceonly.app": app, "onceonly.epoch": str(epoch), _WITHDRAWN: "true"}
-        with transaction.update_snapshot(marks).overwrite() as update:
-            for task in table.scan().plan_files():
-                if home.known([task.file.file_path]) & names:
-                    update.delete_data_file(task.file)
+        _delete(table, transaction, names, home, marks)
+
+
+def take_out(table: Table, app: str, epoch: int, loads: Sequence[Load], *, home: Home) -> None:
+    """Commit one snapshot without these files, whose attempts are void from now on. Driver. Raises as ``enter``."""
+    names = [load.name for load in loads]
+    former = _note_of(table, app)
+    left = [name for name in former["attempts"] if name not in names]
+    note = {**former, "attempts": left, "void": [*former["void"], *names]}
+    files = frozenset(home.called(f"{load.folder}/{file.path}") for load in loads for file in load.files)
+    with _committing(table, app, note) as transaction:
+        _delete(table, transaction, files, home, {"onceonly.app": app, "onceonly.epoch": str(epoch)})
+
+
+def _delete(
+    table: Table, transaction: Transaction, names: frozenset[str], home: Home, marks: Mapping[str, str]
+) -> None:
+    with transaction.update_snapshot(dict(marks)).overwrite() as update:
+        for task in table.scan().plan_files():
+            if home.known([task.file.file_path]) & names:
+                update.delete_data_file(task.file)
 
 
 def left_out_in(table: Table, app: str) -> int | None:

@@ -1,0 +1,75 @@
+"""Data files that a table's log names and that are gone: somebody has removed them while they were entered. Driver.
+
+A vacuum lists the folder, asks the log, and removes what that does not name: a file of an epoch that is entered in
+between is removed all the same. So the files are looked at after their entry, too, and once more at the next epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onceonly.families import behind
+from onceonly.words import n
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onceonly.families.loaded.load import Load
+    from onceonly.families.loaded.sink import Books, LoadedSink
+
+
+def wanted(sink: LoadedSink, loads: Sequence[Load]) -> list[Load]:
+    """Return the loads of which files are gone that a reader of the table looks for, each with these files only."""
+    home = sink.home
+    # The files before the log: what was compacted, and then removed, is not named any more.
+    gone = home.gone(loads) if loads else set()
+    seen = sink.files_now() if gone else None
+    now = set() if seen is None else home.known(seen)
+    found = []
+    for load in loads if now else ():
+        if load.name in gone:
+            sizes = home.sizes(load.folder, [file.path for file in load.files])
+            files = tuple(
+                file
+                for file, size in zip(load.files, sizes, strict=True)
+                if size != file.bytes and home.called(f"{load.folder}/{file.path}") in now
+            )
+            found += [replace(load, files=files)] if files else []
+    return found
+
+
+def torn(sink: LoadedSink, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> set[str]:
+    """Take out again what was entered while somebody removed its files; return the names. Raises as ``enter``.
+
+    Where that cannot be done any more, it is told which rows are gone: raises ``TargetBehindError``.
+    """
+    wrong = wanted(sink, [load for load in loads if load.name in books.committed])
+    if not wrong:
+        return set()
+    names, home = {load.name for load in wrong}, sink.home
+    whole = [load for load in loads if load.name in names]
+    now = home.known(sink.files_now() or ())
+    # None was compacted into another.
+    are_named = all(home.called(f"{load.folder}/{file.path}") in now for load in whole for file in load.files)
+    if books.newest == epoch and are_named and sink.take_out(books, app, epoch, whole):
+        return names
+    refuse(sink, wrong)
+    return set()
+
+
+def refuse(sink: LoadedSink, loads: Sequence[Load]) -> None:
+    """Tell which rows are gone with files that the table names, or stop there. Raises ``TargetBehindError``."""
+    if not loads:
+        return
+    first, files = loads[0], [file for load in loads for file in load.files]
+    behind.refuse(
+        f"The table of the sink {sink.name} names {n(len(files), 'file')} of chk-{first.epoch} that "
+        f"{'is' if len(files) == 1 else 'are'} not there, or not as written, as {sink.home.text}/{first.folder}/"
+        f"{first.files[0].path}: {n(sum(file.rows for file in files), 'row')} are gone. A vacuum of young files, or "
+        "somebody else, has removed what was just entered",
+        "bring the files back, from a version of the bucket or a backup; or take them out of the table, and start on a "
+        f"new checkpoint from the offsets at which chk-{first.epoch} began ({behind.SHOW}); what is there of the "
+        "epochs from then on would be there twice",
+        goes_on=sink.options[behind.OPTION] == behind.GO_ON,
+    )
