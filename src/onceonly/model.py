@@ -72,10 +72,9 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
-    """The durable name of a prepared transaction: enough to commit, abort or look it up from any process.
+    """The durable name of a prepared transaction, no secret: enough to commit, abort or look it up from any process.
 
-    ``transaction`` is unique among all of the query that can be open at one time; ``data`` is the sink's own, JSON
-    only, without secrets.
+    ``transaction`` is unique among all of the query that can be open at a time; ``data`` is the sink's own, JSON only.
     """
 
     transaction: str
@@ -146,13 +145,14 @@ class Passed:
 class SinkUse:
     """How a query uses a sink, for tools that finish its transactions while the job is down. Never a secret.
 
-    ``sink`` is the name of a built-in sink, or ``package.module:Class``; ``options`` are the sink's own as the user
-    gave them, without the secret ones.
+    ``sink`` is the name of a built-in sink, or ``package.module:Class``; ``options`` are its own as given, without the
+    secret ones; ``columns`` names and Spark types of its rows, empty where not known or many, and before format 4.
     """
 
     sink: str
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     options: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from onceonly.errors import ConfigurationError, ProtocolError
 from onceonly.executor.dead_letters import refuse_same_target
 from onceonly.model import Guarantee, LinkKind, Mode, letters_of
 from onceonly.ports import QueryContext
+from onceonly.settings.registry import noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -178,7 +179,11 @@ class Coordinator:
             continues=continues,
             barrier=barrier or (),
             settings={name: dict(self._sinks[name].identity()) for name, each in taking_part.items()},
-            uses={name: each.use for name, each in taking_part.items() if each.use is not None},
+            uses={
+                name: noted(each.use, each.columns)
+                for name, each in taking_part.items()
+                if each.use is not None
+            },
             facts={name: self._facts[name] for name in names},
             limit_s=self._epoch_timeout_s,
         )

@@ -29,9 +29,10 @@ _LINK = re.compile(r"links/(\d{20})\.(\d+)\.json")
 _RECEIPT = re.compile(r"receipts/(\d{20})\.json")
 _SEGMENT = re.compile(r"history/(\d{20})-(\d{20})\.json")
 
-VERSION = 3
-"""3: how many bytes the rows of a vote had, in links and history, for people. 2: times for people (``Stamp``) in links,
-votes, receipts and history, and what an epoch read in its decision (``Inputs``). Earlier ones are read as ever."""
+VERSION = 4
+"""4: the columns of a sink's rows in links, the sum of their checksums in history, for audits. 3: how many bytes the
+rows of a vote had, in links and history, for people. 2: times for people (``Stamp``) in links, votes, receipts and
+history, and what an epoch read in its decision (``Inputs``). Earlier ones are read as ever."""
 PUT_BACK = (
     "put back what is named, unchanged, from the newest backup of this checkpoint that has it (a file of the log never "
     "changes once it is written), or start on a new checkpoint"

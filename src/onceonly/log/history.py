@@ -7,13 +7,15 @@ make the same segments: 20 epochs a block, five of them make one of 100, then 1,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence  # noqa: TC003  the codec reads the annotations at run time
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence  # noqa: TC003  the codec reads the annotations at run time
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from onceonly.model import Link, LinkKind, Receipt, seconds_of
+from onceonly.model import Link, LinkKind, Receipt, Vote, letters_of, seconds_of
 
 SIZES = (20, 100, 1_000, 10_000)
+_DIGEST = 8
 Range: TypeAlias = tuple[int, int]
 """First and last epoch, both included."""
 
@@ -26,7 +28,8 @@ class Summary:
     ``aborts`` is the number of its ABORT links. For people: ``at`` is when the last link was put, in seconds since
     1970, ``planned_s`` how long before that its plan was handed out, ``settled_s`` how long after it the receipt was
     put; all 0 where it is not known, as before format 2. ``bytes`` is the size of each sink's rows, as Arrow held them;
-    none before format 3.
+    none before format 3. ``sums`` gives the digest of each sink's columns and the checksum of its rows; none where the
+    columns are not known, as before format 4.
     """
 
     epoch: int
@@ -40,6 +43,7 @@ class Summary:
     planned_s: float = 0.0
     settled_s: float = 0.0
     bytes: Mapping[str, int] = field(default_factory=dict)
+    sums: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,7 @@ def summarise(chain: Sequence[Link], receipt: Receipt | None) -> Summary:
         planned_s=_between(planned, decided),
         settled_s=_between(decided, settled),
         bytes=_bytes_by_sink(last),
+        sums=sums_by_sink(last),
     )
 
 
@@ -97,6 +102,35 @@ def _bytes_by_sink(link: Link) -> dict[str, int]:
         if vote.bytes:
             sizes[vote.sink] = sizes.get(vote.sink, 0) + vote.bytes
     return sizes
+
+
+def sums_by_sink(link: Link) -> dict[str, tuple[str, str]]:
+    """Return of each sink's rows the digest of their columns, and their checksum."""
+    votes: dict[str, list[Vote]] = {}
+    for vote in link.output:
+        votes.setdefault(vote.sink, []).append(vote)
+    known = {
+        sink: link.uses[sink].columns for sink in votes if sink in link.uses and letters_of(sink) is None
+    }
+    return {
+        sink: (columns_digest(columns), total)
+        for sink, columns in known.items()
+        if columns and (total := added([vote.checksum for vote in votes[sink] if vote.rows]))
+    }
+
+
+def columns_digest(columns: Sequence[tuple[str, str]]) -> str:
+    """Return a word that says of rows whether they have the same columns, in the same order."""
+    return hashlib.sha256(repr(tuple(map(tuple, columns))).encode()).hexdigest()[:_DIGEST]
+
+
+def added(checksums: Iterable[str]) -> str:
+    """Return the checksum of all rows together; empty without any, and where they are not of one algorithm."""
+    parts = [each.rpartition(":") for each in checksums]
+    names = {name for name, *_ in parts}
+    if len(names) != 1 or "" in names:
+        return ""
+    return f"{names.pop()}:{sum(int(digits, 16) for *_, digits in parts) % 2**64:016x}"
 
 
 def block_end(epoch: int, size: int = SIZES[0]) -> int:

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from onceonly.log.history import by_sink
+from onceonly.log.history import by_sink, sums_by_sink
 from onceonly.log.left import RESTORED
 from onceonly.model import Guarantee, LinkKind, Skip, letters_of
 from onceonly.options import without_secrets
@@ -92,7 +92,8 @@ class HandleView:
 class EpochView:
     """One epoch. ``sinks`` gives rows and transactions of its decided output; ``folded`` has no more than a line.
 
-    Of such a one ``planned_s`` is how long before its decision it was planned, ``settled_s`` how long after it its
+    ``sums`` gives the digest of each sink's columns and the checksum of its rows, where the log has noted the columns.
+    Of a folded one ``planned_s`` is how long before its decision it was planned, ``settled_s`` how long after it its
     receipt was put; None where that is not known, and where links and receipt tell it.
     """
 
@@ -101,6 +102,7 @@ class EpochView:
     reason: str = ""
     links: int = 0
     sinks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    sums: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
     seconds: float | None = None
     pending: int = 0
@@ -138,6 +140,7 @@ def describe(epoch: int, chain: Sequence[Link], receipt: Receipt | None, *, note
         reason=last.reason,
         links=len(chain),
         sinks=by_sink(last) if last.kind is LinkKind.COMMIT else {},
+        sums=sums_by_sink(last) if last.kind is LinkKind.COMMIT else {},
         outcomes=receipt.outcomes if receipt else {},
         seconds=receipt.seconds if receipt else None,
         aborts=sum(link.kind is LinkKind.ABORT for link in chain),
@@ -174,6 +177,7 @@ def folded(line: Summary) -> EpochView:
         state=_FOLDED[line.kind],
         links=line.links,
         sinks=line.sinks,
+        sums=line.sums,
         outcomes=line.outcomes,
         seconds=line.seconds,
         aborts=line.aborts,

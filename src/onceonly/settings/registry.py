@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onceonly.errors import ConfigurationError, required
@@ -47,6 +48,7 @@ BUILT_IN: dict[str, str] = {
 APPEND_COMPLETE = frozenset({"kafka", "console"})
 # Losing a row is worse than seeing it twice.
 _STRONGEST_FIRST = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.AT_MOST_ONCE)
+_COLUMNS_MAX = 4_096
 _given: dict[str, type[TwoPhaseCommitSink[Any]]] = {}
 
 
@@ -172,6 +174,12 @@ def place_of(checkpoint: str) -> str:
     """Return the place in a checkpoint that its query's sinks share: a path, or the address in full."""
     address = address_of(checkpoint).below(FOLDER).below("staged")
     return address.shown
+
+
+def noted(use: SinkUse, columns: tuple[tuple[str, str], ...]) -> SinkUse:
+    """Return how a sink is used, with the columns of its rows where a link has room for them. Pure."""
+    few = sum(len(name) + len(kind) for name, kind in columns) <= _COLUMNS_MAX
+    return replace(use, columns=columns if few else ())
 
 
 def use_of(settings: SinkSettings, sink: SinkClass) -> SinkUse:

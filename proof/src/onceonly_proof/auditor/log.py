@@ -28,7 +28,7 @@ EndsOf: TypeAlias = "Callable[[Mapping[int, list[str]]], Mapping[int, Ends]]"
 """Says where epochs ended, by the barriers of all; those of which it cannot tell are left out."""
 
 # Formats 2 and 3 have times and sizes more, which are for people.
-_VERSIONS = (1, 2, 3)
+_VERSIONS = (1, 2, 3, 4)
 # Before the sources' lines of offsets/N stand a version and a line of metadata. Version 1 has the offsets alone,
 # version 2 has "name:offsets"; links keep the offsets alone.
 _NAMELESS = "v1"
