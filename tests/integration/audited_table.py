@@ -21,8 +21,13 @@ each_change = pytest.mark.parametrize(
             Word.DIFFERS,
             "and the target has 13; others may have written there, too",
         ),
+        (
+            "UPDATE {table} SET value = 'x' WHERE value = 'row 3'",
+            Word.DIFFERS,
+            "their values are others: at least one was changed",
+        ),
     ],
-    ids=["untouched", "removed", "doubled"],
+    ids=["untouched", "removed", "doubled", "changed"],
 )
 """What is done to the table, and what is to be said of its rows."""
 

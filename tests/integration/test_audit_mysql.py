@@ -1,4 +1,4 @@
-"""``onceonly audit`` of a table of MariaDB: a row removed and one doubled are found, and books that were cut short."""
+"""``onceonly audit`` of a table of MariaDB: a row removed, doubled or changed is found, and books cut short."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def do(job: Job, statement: str) -> None:
 
 
 @each_change
-def test_a_table_tells_how_many_rows_it_has(job: Job, statement: str, word: Word, told: str) -> None:
+def test_a_table_tells_how_many_rows_it_has_and_what_they_add_up_to(
+    job: Job, statement: str, word: Word, told: str
+) -> None:
     do(job, statement)
     assert_told(job, word, told)
 

@@ -1,4 +1,4 @@
-"""``onceonly audit`` of a table of PostgreSQL: a row removed and one doubled are found, as far as its user may look."""
+"""``onceonly audit`` of a table of PostgreSQL: a row removed, doubled or changed is found, where its user may look."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def may_look(job: Job) -> None:
 
 
 @each_change
-def test_a_table_tells_how_many_rows_it_has(job: Job, statement: str, word: Word, told: str) -> None:
+def test_a_table_tells_how_many_rows_it_has_and_what_they_add_up_to(
+    job: Job, statement: str, word: Word, told: str
+) -> None:
     may_look(job)
     do(job, statement)
     assert_told(job, word, told)

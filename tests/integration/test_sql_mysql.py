@@ -204,6 +204,9 @@ def test_every_type_comes_out_as_it_went_in(bench: Bench, way: None) -> None:
             assert pa.array(found, pa.float32()).equals(array)
         else:
             assert found == wanted, name
+    some = rows(**{name: array for name, (_, array, _) in given.items()})
+    assert "tree is kept as JSON" in bench.reads_back(some)
+    assert not bench.reads_back(some.drop_columns(["tree"]))
 
 
 def test_what_is_made_for_a_querys_columns_takes_them(bench: Bench) -> None:

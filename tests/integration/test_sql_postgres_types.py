@@ -84,9 +84,8 @@ def test_values_come_out_as_they_went_in(postgres: EmbeddedPostgres, tmp_path: P
     with closing(Bench(url, tmp_path, lambda sql: ask(url, sql))) as bench:
         empty = rows(n=pa.array([], pa.int64()), c=pa.array([], kind))
         # Spark's own times are in the session's zone.
-        facts = bench.check(
-            empty.set_column(1, "c", pa.array([], pa.timestamp("us", "UTC"))) if "zone" in name else empty
-        )
+        facts_kind = pa.timestamp("us", "UTC") if "zone" in name else kind
+        facts = bench.check(empty.set_column(1, "c", pa.array([], facts_kind)))
         driver = bench.sink()
 
         @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -102,7 +101,9 @@ def test_values_come_out_as_they_went_in(postgres: EmbeddedPostgres, tmp_path: P
                 text = name in {"date", "timestamp", "timestamptz", "in another zone", "uuid"}
                 shown = "c::text" if text else "c::float8" if name == "real" else "c"
                 found = [value for (value,) in db.execute(f"SELECT {shown} FROM t ORDER BY n")]  # noqa: S608
+                told = bench.reads_back(batch.set_column(1, "c", batch["c"].cast(facts_kind)))
                 db.execute("TRUNCATE t")
+            assert bool(told) == (declared in {"uuid", "jsonb"}), told
             assert found == [_read(value, name) for value in some]
 
         come_out()
@@ -153,6 +154,7 @@ def test_what_is_no_number_is_kept(bench: Bench) -> None:
     assert bench.run("SELECT c::text, d::text FROM t") == [
         (x, x) for x in ("NaN", "Infinity", "-Infinity", "-0")
     ]
+    assert not bench.reads_back(rows(c=odd, d=pa.array(odd, pa.float32())))
 
 
 @pytest.mark.parametrize(

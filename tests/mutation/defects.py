@@ -2918,6 +2918,37 @@ DEFECTS: Final = (
             "tests/unit/test_operations_audit.py::test_what_a_later_epoch_may_have_replaced_is_no_difference",
         ),
     ),
+    Defect(
+        name="audit-blind-for-values",
+        group=STAGED,
+        what="A value that was changed in a table without a key is taken for what was decided",
+        file="operations/values.py",
+        before="    return False, (_CHANGED,)\n",
+        after="    return True, ()\n",
+        tests=(
+            "tests/unit/test_operations_audit.py::test_a_table_tells_how_many_rows_it_has_and_what_they_add_up_to",
+        ),
+    ),
+    Defect(
+        name="audit-alarmed-by-what-a-trigger-writes",
+        group=STAGED,
+        what="A value that a trigger of the table has changed is told as somebody's change",
+        file="operations/values.py",
+        before="    if unread := decided.unknown or held.unread:\n",
+        after="    if unread := decided.unknown:\n",
+        tests=(
+            "tests/unit/test_operations_values.py::test_only_a_sum_that_nothing_else_explains_is_a_difference",
+        ),
+    ),
+    Defect(
+        name="history-forgets-letters-are-others",
+        group=LOG,
+        what="The log sums up dead letters by the checksums of the rows that they tell of, as if letters had them",
+        file="log/history.py",
+        before=" and letters_of(sink) is None",
+        after="",
+        tests=("tests/unit/test_log_folding.py::test_the_sum_of_a_line_is_of_a_sinks_own_rows",),
+    ),
     # ------------------------------------------------------------------------------------------ appended rows
     Defect(
         name="throttled-records-dropped",

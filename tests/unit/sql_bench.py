@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
 from onceonly.ports import QueryContext, WriteContext
+from onceonly.rows.checksum import RowChecksum
 from onceonly.sinks.sql import SqlSink
 
 if TYPE_CHECKING:
@@ -94,6 +95,19 @@ class Bench:
         driver.rehearse(handles, facts)
         assert set(driver.commit_many(handles)) == {Committed()}
         assert set(self.sink(**more).commit_many(handles)) == {AlreadyCommitted()}
+
+    def reads_back(self, *batches: pa.RecordBatch, **more: str) -> str:
+        """See that what was written is read back the same; else return why it may be other."""
+        total = RowChecksum()
+        for batch in batches:
+            total.add(batch)
+        held = self.sink(**more).read_back(self.context(columns_of(batches[0].schema)), ())
+        assert held is not None
+        assert (held.rows, held.wrong) == (total.rows, ())
+        if held.checksum == total.value:
+            return ""
+        assert held.unread
+        return held.unread
 
 
 def rows(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds for each answer of a target, which may have to count all of its rows.",
 )
+@click.option("--counts", is_flag=True, help="Count rows alone: their values are not read.")
 @click.option(
     "--export",
     type=shared.NEW_FILE,
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 @shared.json_option
 def audit(  # noqa: PLR0913  one parameter for each option
     path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None, timeout: float,
-    export: Path | None, yes: bool, as_json: bool,
+    counts: bool, export: Path | None, yes: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Compare what was decided with what stands in each target, with the job up or down. Exit status 1: it differs.
 
     1, too: the checkpoint has moved. 2: a target gave no answer. By epoch where the target tells its epochs apart, in
-    total where it counts rows.
+    total where it counts rows; by their values, too, where rows can be read back as they were written.
     """
     from onceonly.looking import write
     from onceonly.operations import audit as operation
@@ -48,7 +49,9 @@ def audit(  # noqa: PLR0913  one parameter for each option
     here = find(path)
     if export is not None:
         single(here, path)  # refuses several, and says what is wrong with one
-    found, problems = shared.each(here, lambda each: operation.audit(each, given, within_s=timeout))
+    found, problems = shared.each(
+        here, lambda each: operation.audit(each, given, within_s=timeout, counts=counts)
+    )
     for _, audited in found:
         if export is not None:
             write(export, "".join(f"{line}\n" for line in operation.history(audited.model)))

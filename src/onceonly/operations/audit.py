@@ -1,6 +1,7 @@
 """``onceonly audit``: what the log says was committed, beside what stands in the targets. Changes nothing.
 
-By epoch where a target tells its epochs apart, as far as the log keeps details; in total where it counts rows.
+By epoch where a target tells its epochs apart, as far as the log keeps details; in total where it counts rows. Values
+are compared by the sum of the rows' checksums, where the rows can be read back as they were written.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from onceonly import background
 from onceonly.errors import OnceonlyError, UnavailableError, typed
 from onceonly.model import Guarantee, LinkKind, handles_of, letters_of
-from onceonly.operations import disk, look, sinks
+from onceonly.operations import disk, look, sinks, values
 from onceonly.operations.states import OWED, QUIET, SETTLED
 from onceonly.ports import QueryContext
-from onceonly.ports.standing import Stands
+from onceonly.ports.standing import Held, Stands
 from onceonly.protocol.deciding import totals
 from onceonly.words import n
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.operations.states import EpochState
-    from onceonly.ports.standing import Held, Standing
+    from onceonly.ports.standing import Standing
 
 T = TypeVar("T")
 _LOOKS: Final = 3
@@ -51,7 +52,8 @@ class Word(enum.StrEnum):
 class Finding:
     """One comparison: of an epoch, or of all (``epoch`` is None); ``rows`` is what the log says of it.
 
-    ``answered`` is false where the target was asked, and gave no answer.
+    What is ``told`` of one that is the same says what was not compared. ``answered`` is false where the target was
+    asked, and gave no answer.
     """
 
     epoch: int | None
@@ -78,8 +80,10 @@ class Audit:
         return all(each.answered for each in self.findings)
 
 
-def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
-    """Compare. Any process, beside a run too. No answer of a target is waited for longer than ``within_s``.
+def audit(checkpoint: Checkpoint, given: Given, *, within_s: float, counts: bool = False) -> Audit:
+    """Compare; with ``counts``, how many rows there are, and not their values. Any process, beside a run too.
+
+    No answer of a target is waited for longer than ``within_s``.
 
     Raises what building the sinks may, ``ConfigurationError`` where a target is another, ``LogError``,
     ``UnavailableError``.
@@ -92,14 +96,15 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
             targets.see(given, name, participant)
         newest: dict[str, int] = {}
         refused: dict[str, str] = {}
-        counts = {name: _counted(targets, model, name, participant) for name, participant in made.items()}
+        standing = {name: _counted(targets, model, name, participant) for name, participant in made.items()}
         for epoch in model.epochs:
             for name, handles in _settled(epoch).items():
                 if name in made:
                     is_newest = newest.setdefault(name, epoch.view.epoch) == epoch.view.epoch
                     held: Held | str | None = refused.get(name)
                     if held is None:
-                        held = targets.ask(name, made[name].sink.held, handles)
+                        asked = _context(model, name, made[name], values.of_epoch(epoch, name).columns)
+                        held = targets.ask(name, _held, made[name], asked, handles, counts)
                     if held is not None:
                         findings.append(_of_held(epoch, name, held))
                         continue
@@ -108,10 +113,10 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
                         refused[name] = standings  # and it is not asked of the other epochs
                         findings.append(_of_held(epoch, name, standings))
                         continue
-                    findings.append(_of_epoch(epoch, name, standings, counts[name], is_newest=is_newest))
+                    findings.append(_of_epoch(epoch, name, standings, standing[name], is_newest=is_newest))
         findings.reverse()
         for name, participant in made.items():
-            findings += _in_all(checkpoint, targets, model, name, participant)
+            findings += _in_all(checkpoint, targets, model, name, participant, counts=counts)
     return Audit(model=model, findings=tuple(findings))
 
 
@@ -167,8 +172,21 @@ def _counted(
     return targets.ask(name, participant.sink.held_by_epoch, _context(model, name, participant), links)
 
 
-def _context(model: CheckpointModel, name: str, participant: Participant) -> QueryContext:
-    return QueryContext(query=model.query, sink=name, guarantee=participant.guarantee)
+def _context(
+    model: CheckpointModel, name: str, participant: Participant, columns: tuple[tuple[str, str], ...] = ()
+) -> QueryContext:
+    return QueryContext(query=model.query, sink=name, guarantee=participant.guarantee, columns=columns)
+
+
+def _held(
+    participant: Participant,
+    asked: QueryContext,
+    handles: Sequence[Handle],
+    counts: bool,  # noqa: FBT001  by place
+) -> Held | None:
+    """Ask what a target holds of an epoch: its rows, or how many they are."""
+    read = None if counts else participant.sink.read_back(asked, handles)
+    return participant.sink.held(handles) if read is None else read
 
 
 def _finding(epoch: EpochModel, name: str, word: Word, *told: str, answered: bool = True) -> Finding:
@@ -188,7 +206,10 @@ def _of_held(epoch: EpochModel, name: str, held: Held | str) -> Finding:
     told, rows = [*held.wrong], _decided(epoch, name)
     if held.rows != rows:
         told.append(f"{n(rows, 'row was')} decided, and {held.rows} of them stand as they were written")
-    return _finding(epoch, name, Word.DIFFERS if told else Word.SAME, *told)
+    if told:
+        return _finding(epoch, name, Word.DIFFERS, *told)
+    is_same, note = values.compared(held, values.of_epoch(epoch, name))
+    return _finding(epoch, name, Word.SAME if is_same else Word.DIFFERS, *note)
 
 
 def _standings(
@@ -228,7 +249,9 @@ def _of_epoch(
         return finding(Word.NOT_TOLD, "the target does not tell the rows of an epoch")
     stands = counts.get(epoch.view.epoch, 0)
     if stands == rows:
-        return finding(Word.SAME)
+        return finding(
+            Word.SAME, "its rows are counted by the epoch that they name, and their values not compared"
+        )
     written = f"{n(rows, 'row was')} decided, and {stands} stand that it has written last"
     # What is written by key may be replaced by what comes later, be it under way.
     if stands > rows or (is_newest and max(counts, default=-1) <= epoch.view.epoch):
@@ -239,7 +262,13 @@ def _of_epoch(
 
 
 def _in_all(
-    checkpoint: Checkpoint, targets: _Targets, model: CheckpointModel, name: str, participant: Participant
+    checkpoint: Checkpoint,
+    targets: _Targets,
+    model: CheckpointModel,
+    name: str,
+    participant: Participant,
+    *,
+    counts: bool,
 ) -> list[Finding]:
     """Compare the rows of all epochs that the log knows with all that the target has.
 
@@ -254,23 +283,40 @@ def _in_all(
             return [Finding(epoch=None, sink=name, word=word, rows=rows, told=told, answered=answered)]
 
         held = targets.ask(name, participant.sink.held_in_all, asked)
+        is_same, told = True, tuple[str, ...]()
+        if isinstance(held, Held) and (held.rows, held.wrong) == (rows, ()) and rows and not counts:
+            held, is_same, told = _read_back(targets, model, name, participant, held)
         if isinstance(held, str):
             return finding(Word.NOT_TOLD, held, answered=False)
         if held is None:
             return []
-        if held.rows == rows and not held.wrong:
-            return finding(Word.SAME)
+        if held.rows == rows and not held.wrong and is_same:
+            return finding(Word.SAME, *told)
         now = look.newest(checkpoint, limit=None, history=True)
         stays = set(held.wrong) if stays is None else stays.intersection(held.wrong)
         if _stands(model) == _stands(now) and not now.in_doubt:
             more = "; others may have written there, too" if held.rows > rows else ""
-            counts = f"{n(rows, 'row was')} decided in all, and the target has {held.rows}{more}"
-            return finding(Word.DIFFERS, *held.wrong, *([counts] if held.rows != rows else []))
+            number = f"{n(rows, 'row was')} decided in all, and the target has {held.rows}{more}"
+            return finding(Word.DIFFERS, *held.wrong, *told, *([number] if held.rows != rows else []))
         counted, most = held.rows, _rows(now, name, SETTLED | OWED)
         model = now
-    counts = f"{rows} to {n(most, 'row was')} decided while it was counted, and the target has {counted}"
+    number = f"{rows} to {n(most, 'row was')} decided while it was counted, and the target has {counted}"
     is_within = rows <= counted <= most and not stays
-    return finding(Word.NOT_TOLD if is_within else Word.DIFFERS, *sorted(stays or ()), counts)
+    return finding(Word.NOT_TOLD if is_within else Word.DIFFERS, *sorted(stays or ()), number)
+
+
+def _read_back(
+    targets: _Targets, model: CheckpointModel, name: str, participant: Participant, counted: Held
+) -> tuple[Held | str, bool, tuple[str, ...]]:
+    """Read as many rows as were decided; return what they are, whether they are those, and what to tell of it."""
+    decided = values.in_all(model, name)
+    asked = _context(model, name, participant, decided.columns)
+    held = targets.ask(name, participant.sink.read_back, asked, ())
+    if isinstance(held, str):
+        return f"its rows are as many as were decided, and were not read: {held}", True, ()
+    if held is None or held.rows != counted.rows:
+        return held or counted, True, ()
+    return held, *values.compared(held, decided)
 
 
 def _rows(model: CheckpointModel, name: str, states: frozenset[EpochState]) -> int:
@@ -297,8 +343,8 @@ def history(model: CheckpointModel) -> Iterator[str]:
             "first": epochs[0].view.epoch if epochs else None,
             "last": epochs[-1].view.epoch if epochs else None,
             "details_from": min(detailed, default=None),
-            "retention": "a line for each epoch, for ever; ranges and checksums of the newest epochs only, as many as "
-            "onceonly.history says",
+            "retention": "a line for each epoch, for ever; ranges, and checksums where no columns are noted, of the "
+            "newest epochs only, as many as onceonly.history says",
         }
     )
     for epoch in epochs:
@@ -318,7 +364,7 @@ def _line(epoch: EpochModel) -> dict[str, Any]:
                 "rows": rows,
                 "transactions": count,
                 "letters_of": letters_of(name),
-                "checksum": sums[name][1] if name in sums else None,
+                "checksum": sums[name][1] if name in sums else view.sums.get(name, (None, None))[1],
             }
             for name, (rows, count) in view.sinks.items()
         },

@@ -293,6 +293,14 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """
         return None
 
+    def read_back(self, context: QueryContext, handles: Sequence[Handle]) -> Held | None:  # noqa: ARG002
+        """Read the rows themselves, of one committed epoch or without handles all that the target holds; add them up.
+
+        ``context.columns`` are those of the rows as they were written. None where it cannot, as ``held`` and
+        ``held_in_all`` say what there is. An operator's process; reads a part at a time. Raise ``UnavailableError``.
+        """
+        return None
+
     def held_by_epoch(self, context: QueryContext, links: Mapping[int, int]) -> Mapping[int, int] | None:  # noqa: ARG002
         """Count the rows that stand, by the epoch of this query that has written each last.
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
+
+NO_COLUMNS: Final = "the log has not noted its columns"
+"""Why rows cannot be read back of which nobody says what they were."""
 
 
 class Stands(enum.StrEnum):
@@ -47,10 +51,16 @@ class Hanging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a target holds, as far as it lets somebody look: how many rows, and in sentences what is wrong with it."""
+    """What a target holds, as far as it lets somebody look: how many rows, and in sentences what is wrong with it.
+
+    ``checksum`` is that of the rows as they were read back (``rows.checksum``), empty where they were not.
+    ``unread`` says why not, or why another checksum than that of what was written proves no change.
+    """
 
     rows: int
     wrong: tuple[str, ...] = ()
+    checksum: str = ""
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""How many rows of an epoch a cluster holds: its partitions are read from where the handles say that rows begin.
+"""What a cluster holds of an epoch: its partitions are read from where the handles say that rows begin.
 
-A topic cannot be changed, only cut off (retention, ``kafka-delete-records.sh``) or compacted, and what others have
+A topic is cut off (retention, ``kafka-delete-records.sh``), compacted, or damaged on a disk, and what others have
 written there is not the epoch's. So its own batches are counted, by the producer that has written them, up to the
-marker that ends its transaction. Only looks.
+marker that ends its transaction; and their records are added up as the rows that they were. Only looks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from onceonly.model import Handle
+    from onceonly.sinks.kafka.reading_back import Values
     from onceonly.sinks.kafka.wire.admin import Admin
 
 _PATIENCE_S = 10.0
@@ -40,8 +41,8 @@ class _Place:
         return f"{self.topic}-{self.partition}"
 
 
-def held(admin: Admin, handles: Sequence[Handle]) -> Held | None:
-    """Count the rows of one epoch; None where its handles do not say where they begin.
+def held(admin: Admin, handles: Sequence[Handle], values: Values | None = None) -> Held | None:
+    """Count the rows of one epoch, and add up their ``values``; None where its handles do not say where they begin.
 
     An operator's process; reads as much as the epoch has written, and what others wrote between. Raises
     ``UnavailableError``, ``ConfigurationError``.
@@ -67,18 +68,22 @@ def held(admin: Admin, handles: Sequence[Handle]) -> Held | None:
                 wrong.append(f"{topic}-{partition} is not there any more")
                 continue
             place = _Place(topic, partition, leaders[topic, partition])
-            found, told = _count(admin, prepared, place, first)
+            found, told = _count(admin, prepared, place, first, values)
             rows += found
-            wrong += [told] if told else []
-    return Held(rows=rows, wrong=tuple(wrong))
+            wrong += told
+    if values is None:
+        return Held(rows=rows, wrong=tuple(wrong))
+    return Held(rows=rows, wrong=tuple(wrong), checksum=values.checksum, unread=values.unread)
 
 
-def _count(admin: Admin, prepared: Prepared, place: _Place, first: int) -> tuple[int, str]:
+def _count(
+    admin: Admin, prepared: Prepared, place: _Place, first: int, values: Values | None
+) -> tuple[int, list[str]]:
     """Count the rows that a transaction has in a partition; say what is wrong with them, if anything is."""
     start = admin.patiently(_PATIENCE_S, f"beginning of {place}", lambda: _start(admin, place))
-    gone = ""
+    wrong: list[str] = []
     if start > first:
-        gone = (
+        wrong.append(
             f"{place}: what stood from offset {first} to {start - 1} is gone: retention, or somebody's hand"
         )
     rows = 0
@@ -86,17 +91,34 @@ def _count(admin: Admin, prepared: Prepared, place: _Place, first: int) -> tuple
         if batch.producer_id != prepared.producer_id:
             continue
         if not batch.is_control_batch:
+            if values is not None and not _is_whole(batch):
+                wrong.append(
+                    f"{place}: the batch at offset {batch.base_offset} has other bytes than were written"
+                )
+                continue
             # A partition may begin within a batch.
-            rows += (
-                batch.records_count
-                if batch.base_offset >= start
-                else sum(each.offset >= start for each in batch)
-            )
+            if batch.base_offset < start:
+                rows += sum(each.offset >= start for each in batch)
+                continue
+            rows += batch.records_count
+            if values is not None:
+                values.add(place.topic, batch)
         elif int.from_bytes(next(iter(batch)).key[2:4], "big") == _COMMIT:
-            return rows, gone
+            return rows, wrong
         else:
-            return 0, f"{place}: {prepared.transactional_id} was aborted there, at offset {batch.base_offset}"
-    return rows, gone or f"{place}: {prepared.transactional_id} has no end there"
+            return 0, [
+                f"{place}: {prepared.transactional_id} was aborted there, at offset {batch.base_offset}"
+            ]
+    return rows, wrong or [f"{place}: {prepared.transactional_id} has no end there"]
+
+
+def _is_whole(batch: Any) -> bool:  # noqa: ANN401  kafka-python is untyped
+    """Say whether a batch has the bytes of which it has the checksum."""
+    # kafka-python's own way is a loop of Python's, unless another package is there.
+    import google_crc32c
+
+    data = bytes(batch._buffer[batch.ATTRIBUTES_OFFSET :])  # noqa: SLF001
+    return bool(google_crc32c.value(data) == batch.crc)
 
 
 def _start(admin: Admin, place: _Place) -> int:

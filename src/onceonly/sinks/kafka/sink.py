@@ -12,6 +12,7 @@ from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteCont
 from onceonly.sinks.kafka import auditing, committer, looking_up, marker, writer
 from onceonly.sinks.kafka.checks import ageing, hanging, past, target
 from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
+from onceonly.sinks.kafka.reading_back import Values
 from onceonly.sinks.kafka.wire.admin import Admin
 
 if TYPE_CHECKING:
@@ -144,6 +145,13 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
     def held(self, handles: Sequence[Handle]) -> Held | None:
         """Read the partitions from where the epoch's rows begin, and count them."""
         return auditing.held(self._admin, handles)
+
+    def read_back(self, context: QueryContext, handles: Sequence[Handle]) -> Held | None:
+        """Read the records, too, and add them up; None without handles, as others write to a topic, too."""
+        if not handles:
+            return None
+        values = Values(context.columns, names_topic=self._kafka.topic is not None)
+        return auditing.held(self._admin, handles, values)
 
     def hanging(self) -> Iterable[Hanging]:
         """Ask the coordinators for our ids, and the partitions' leaders for what no coordinator knows."""

@@ -9,7 +9,7 @@ from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableE
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.names import epoch_of
 from onceonly.model import differing
-from onceonly.ports.standing import Held
+from onceonly.ports.standing import NO_COLUMNS, Held
 from onceonly.sinks.sql import past
 from onceonly.sinks.sql.options import DECLARED, OF_JDBC, SqlOptions
 from onceonly.sinks.sql.refusals import is_large, refused
@@ -135,6 +135,14 @@ class SqlSink(StagedSink):
         """Ask the books."""
         self._owner = (context.query, context.sink)
         return self._target.newest(self._books)
+
+    def read_back(self, context: QueryContext, handles: Sequence[Handle]) -> Held | None:
+        """Read all rows of the table; None of an epoch, which it does not tell apart, and where rows have keys."""
+        if handles or self._options.key or self._options.op:
+            return None
+        if not context.columns:
+            return Held(rows=self._target.count(), unread=NO_COLUMNS)
+        return self._target.read_back([(name, of_spark(kind)) for name, kind in context.columns])
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what is staged; the books say what of it has ended."""

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families import behind
+from onceonly.ports.standing import Held
 from onceonly.sinks.sql.books import KEY, Books
 from onceonly.sinks.sql.dialects import dialect_of
+from onceonly.sinks.sql.reading import Sum, unread
 from onceonly.sinks.sql.refusals import is_doubtful, refused
 from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped, told_apart, twice
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, match
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -64,7 +66,22 @@ class Target:
     def count(self) -> int:
         """Count the table's rows."""
         with self.transaction(keep=False) as db:
-            [(rows,)] = self._sql.run(db, f"SELECT COUNT(*) FROM {self._sql.path(self.options.table)}")
+            return self._counted(db)
+
+    def read_back(self, columns: Sequence[tuple[str, Given]]) -> Held:
+        """Read all rows, as rows of a query with these columns, and add them up. Raises a typed error."""
+        with self.transaction(keep=False, reads=True) as db:
+            found = self.matched(columns, self._there(self._sql.describe(db, self.options.table)))
+            names = [name for name, _ in columns]
+            if why := unread(found, names):
+                return Held(rows=self._counted(db), unread=why)
+            total = Sum(found, names, signs_zero=self._sql.signs_zero)
+            for rows, values in self._sql.read(db, found):
+                total.add(rows, values)
+        return Held(rows=total.rows, wrong=tuple(total.wrong), checksum=total.checksum, unread=total.unread)
+
+    def _counted(self, db: Any) -> int:  # noqa: ANN401
+        [(rows,)] = self._sql.run(db, f"SELECT COUNT(*) FROM {self._sql.path(self.options.table)}")
         return int(rows)
 
     # --- before the first record ----------------------------------------------------------------------------
@@ -168,15 +185,17 @@ class Target:
             self._applied = max(self._applied, *epochs.values())
 
     @contextmanager
-    def transaction(self, *, keep: bool = True) -> Iterator[Any]:
+    def transaction(self, *, keep: bool = True, reads: bool = False) -> Iterator[Any]:
         """Yield a connection in a transaction; in the end it is committed, or rolled back where nothing is to be kept.
+
+        With ``reads``, it keeps nobody from writing where the database has a way.
 
         Raises the typed error that tells what an error of the client's means.
         """
         sql = self._sql
         with self._sql.lock:
             try:
-                db = self._begun()
+                db = self._begun(sql.begin_reading if reads else sql.begin)
                 try:
                     yield db
                     if keep:
@@ -198,16 +217,16 @@ class Target:
             if held is not None:
                 held.close()
 
-    def _begun(self) -> Any:  # noqa: ANN401
+    def _begun(self, begin: Callable[[Any], None]) -> Any:  # noqa: ANN401
         if self._held is not None:
             try:
-                self._sql.begin(self._held)
+                begin(self._held)
             except self._sql.errors:  # it has died since it was used, and nothing was asked of it yet
                 self.close()
             else:
                 return self._held
         self._held = self._sql.connect()
-        self._sql.begin(self._held)
+        begin(self._held)
         return self._held
 
     @property

@@ -10,6 +10,7 @@ from uuid import UUID
 
 # First, and as a whole: two threads of a worker that begin at different modules of it would wait for each other.
 import kafka  # noqa: F401
+from kafka.errors import UnsupportedCodecError
 from kafka.protocol.admin.configs import DescribeConfigsRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.admin.topics import CreateTopicsRequest
@@ -56,6 +57,7 @@ __all__ = [
     "OffsetCommitRequest",
     "OffsetFetchRequest",
     "TxnOffsetCommitRequest",
+    "UnsupportedCodecError",
     "configs",
     "list_offsets",
     "metadata",

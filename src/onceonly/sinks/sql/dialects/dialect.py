@@ -10,7 +10,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.sinks.sql.shape import DELETED, SEQUENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -34,6 +34,8 @@ class Dialect(ABC):
     mark: ClassVar[str] = "?"
     """Where a value goes in a statement."""
     verb: ClassVar[str] = "INSERT INTO"
+    signs_zero: ClassVar[bool] = True
+    """Whether minus zero stays what it is."""
     staging: ClassVar[str] = "temp.onceonly_rows"
     """The temporary table in which rows of an epoch wait for each other."""
 
@@ -86,6 +88,13 @@ class Dialect(ABC):
     def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401
         """Add rows to a table, given by its name in SQL; they have its columns, and perhaps those beside them."""
 
+    @abstractmethod
+    def read(self, db: Any, match: Match) -> Iterator[tuple[int, Sequence[Any]]]:  # noqa: ANN401
+        """Read the table by the columns of a match, a part at a time: how many rows, and the values of each column.
+
+        As values of Python's, or as an array of Arrow's; nothing is rounded.
+        """
+
     # --- what most do alike ---------------------------------------------------------------------------------
 
     def is_forbidden(self, error: Exception) -> bool:  # noqa: ARG002  files have no users
@@ -102,6 +111,10 @@ class Dialect(ABC):
     def begin(self, db: Any) -> None:  # noqa: ANN401
         """Begin a transaction in which each statement sees what is committed by then, and whose commit is durable."""
         db.execute("BEGIN")
+
+    def begin_reading(self, db: Any) -> None:  # noqa: ANN401
+        """Begin a transaction that only reads."""
+        self.begin(db)
 
     def commit(self, db: Any) -> None:  # noqa: ANN401
         """Commit. What it raises says nothing on what became of the transaction."""

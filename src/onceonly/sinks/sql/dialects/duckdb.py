@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
 from onceonly.sinks.sql.dialects.dialect import Dialect
+from onceonly.sinks.sql.reading import ROWS
 from onceonly.sinks.sql.types import UUID, Column, Given, Table, bits, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -171,6 +172,14 @@ class DuckDb(Dialect):
         db.register(_ROWS, pa.Table.from_batches([batch]))
         db.execute(f"INSERT INTO {into} ({listed}) SELECT {listed} FROM {_ROWS}")
         db.unregister(_ROWS)  # where the insert failed, nothing more can be asked of the connection
+
+    def read(self, db: Any, match: Match) -> Iterator[tuple[int, Sequence[Any]]]:  # noqa: ANN401
+        found = db.sql(f"SELECT {self.listed(match.columns)} FROM {self.path(self.options.table)}")
+        reader = (
+            getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
+        )  # as older versions call it
+        for batch in reader(ROWS):
+            yield batch.num_rows, batch.columns
 
 
 def _column(row: tuple[Any, ...]) -> Column:

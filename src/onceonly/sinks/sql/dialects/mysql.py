@@ -12,11 +12,12 @@ from urllib.parse import unquote
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
 from onceonly.sinks.sql.dialects.dialect import NO_ROOM, Dialect
 from onceonly.sinks.sql.dialects.mysql_tables import automatic, described
+from onceonly.sinks.sql.reading import ROWS
 from onceonly.sinks.sql.shape import DELETED, SEQUENCE
 from onceonly.sinks.sql.texts import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -53,6 +54,8 @@ _NO_SPACE = re.compile(r"No space left on device|Got error 28 |Errcode: 28\b")
 _LOGIN = frozenset({1045, 1698, 1862, 2059, 3118, 3955, 4151})
 _RIGHTS = frozenset({1044, 1142, 1143, 1227, 1370})
 _IS_THERE = 1050
+_SHORT = 24
+"""The mantissa of a FLOAT, in bits."""
 _READ_ONLY = frozenset({1290, 1792, 1836, 3708})
 _MISSING = frozenset({1049, 1054, 1146, 1109})
 _INSECURE = 3159
@@ -236,6 +239,21 @@ class MySql(Dialect):
                 f"INSERT INTO {into} ({self.listed(rows.schema.names)}) VALUES ({marks})",
                 list(zip(*(column.to_pylist() for column in rows.columns), strict=True)),
             )
+
+    def read(self, db: Any, match: Match) -> Iterator[tuple[int, Sequence[Any]]]:  # noqa: ANN401
+        for name in self.run(
+            db, "SHOW VARIABLES WHERE Variable_name IN ('max_statement_time', 'max_execution_time')"
+        ):
+            self.run(db, f"SET SESSION {name[0]} = 0")  # of a connection that ends with the transaction
+        # A FLOAT is shown by six digits; as a double, by all that it has.
+        asked = [
+            self.quote(fit.column.name) + (" * 1e0" if fit.column.mantissa == _SHORT else "")
+            for fit in match.fits
+        ]
+        with closing(db.cursor(_client().cursors.SSCursor)) as cursor:
+            cursor.execute(f"SELECT {', '.join(asked)} FROM {self.path(self.options.table)}", ())
+            while rows := cursor.fetchmany(ROWS):
+                yield len(rows), list(zip(*rows, strict=True))
 
     # --- statements -----------------------------------------------------------------------------------------
 

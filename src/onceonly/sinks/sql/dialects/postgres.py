@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
 from onceonly.sinks.sql.dialects.dialect import NO_ROOM, Dialect
 from onceonly.sinks.sql.dialects.postgres_binary import HEAD, TAIL, binary, kinds_of
+from onceonly.sinks.sql.reading import ROWS, fixed
 from onceonly.sinks.sql.texts import lines
 from onceonly.sinks.sql.types import UUID, Column, Given, Table, bits, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -92,6 +93,13 @@ _WRONG = {
     "m": "is a materialized view",
     "f": "is a foreign table, whose rows no transaction holds",
 }
+_DAYS, _MICROS = 10_957, 946_684_800_000_000
+"""From 1970 to 2000, where the server counts from."""
+_SENT: Mapping[str, tuple[Any, ...]] = {
+    "float": ("float8send", ">f8"), "date": ("date_send", ">i4", _DAYS),
+    "instant": ("timestamptz_send", ">i8", _MICROS), "local": ("timestamp_send", ">i8", _MICROS),
+}  # fmt: skip
+"""What gives a value's own bytes, what they are for numpy, and what is to be added."""
 _FORBIDDEN = "42501"
 _DISK_FULL = "53100"
 _PASSING = ("08", "40", "53", "55", "57", "58", "XX", "25P03", "42P07")
@@ -274,6 +282,25 @@ class Postgres(Dialect):
         with db.cursor() as cursor, cursor.copy(statement) as copy:
             for some in rows:
                 copy.write(some)
+
+    def read(self, db: Any, match: Match) -> Iterator[tuple[int, Sequence[Any]]]:  # noqa: ANN401
+        # Numbers and times in the server's own form: Python has no day after the year 9999.
+        forms = [_SENT.get("float" if fit.column.mantissa else fit.given.kind) for fit in match.fits]
+        names = [self.quote(fit.column.name) for fit in match.fits]
+        asked = [
+            name if form is None else f"{form[0]}({name})" for form, name in zip(forms, names, strict=True)
+        ]
+        with db.cursor(name="onceonly_audit") as cursor:  # kept by the server, until the transaction ends
+            cursor.execute(f"SELECT {', '.join(asked)} FROM {self.path(self.options.table)}")
+            while rows := cursor.fetchmany(ROWS):
+                columns = zip(*rows, strict=True)
+                yield (
+                    len(rows),
+                    [
+                        values if form is None else fixed(values, *form[1:])
+                        for form, values in zip(forms, columns, strict=True)
+                    ],
+                )
 
 
 _SEE_TO_IT = "see to the server and the network, and start the query again"

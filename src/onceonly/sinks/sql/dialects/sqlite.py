@@ -10,10 +10,13 @@ from urllib.parse import quote
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
 from onceonly.sinks.sql.dialects.dialect import Dialect
+from onceonly.sinks.sql.reading import ROWS
 from onceonly.sinks.sql.texts import time_texts
 from onceonly.sinks.sql.types import Column, Given, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import pyarrow as pa
 
     from onceonly.sinks.sql.options import SqlOptions
@@ -40,6 +43,7 @@ _TWICE = {"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"}
 class Sqlite(Dialect):
     """A database in a file of the driver's machine."""
 
+    signs_zero = False
     verb = "INSERT OR ABORT INTO"  # whatever a constraint of the table says that conflicts lead to
 
     def __init__(self, options: SqlOptions) -> None:
@@ -89,6 +93,9 @@ class Sqlite(Dialect):
     def begin(self, db: Any) -> None:  # noqa: ANN401
         # Who begins to read and then writes may find that another one has written meanwhile.
         db.execute("BEGIN IMMEDIATE")
+
+    def begin_reading(self, db: Any) -> None:  # noqa: ANN401
+        db.execute("BEGIN")  # where the file has a log ahead (WAL), others write meanwhile
 
     def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
         table = name[-1]
@@ -159,6 +166,11 @@ class Sqlite(Dialect):
         marks = ", ".join("?" * batch.num_columns)
         sql = f"{self.verb} {into} ({self.listed(batch.schema.names)}) VALUES ({marks})"
         db.executemany(sql, zip(*map(_values, batch.columns), strict=True))
+
+    def read(self, db: Any, match: Match) -> Iterator[tuple[int, Sequence[Any]]]:  # noqa: ANN401
+        cursor = db.execute(f"SELECT {self.listed(match.columns)} FROM {self.path(self.options.table)}")
+        while rows := cursor.fetchmany(ROWS):
+            yield len(rows), list(zip(*rows, strict=True))
 
 
 def _column(name: str, declared: str, *, required: bool, filled: bool, computed: bool) -> Column:
