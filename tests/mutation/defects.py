@@ -3456,6 +3456,17 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="savepoint-without-its-ranges",
+        group=RECOVERY,
+        what="A savepoint of a query of Kinesis stands on ranges that the query deletes",
+        file="savepoints/cutting.py",
+        before="            ranges = _ranges(barrier)\n",
+        after="            ranges = {}\n",
+        tests=(
+            "tests/unit/test_savepoints_kinesis.py::test_a_restored_query_starts_whatever_its_former_life_deletes",
+        ),
+    ),
+    Defect(
         name="restored-before-what-kafka-keeps",
         group=RECOVERY,
         what="A query is restored to a place behind which Kafka has deleted rows, though it was asked",

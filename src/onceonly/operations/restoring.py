@@ -99,8 +99,11 @@ def restore(
         savepoint=savepoint, path=to, query="", anew=anew, told=[*unasked, *([] if is_there else [untold])]
     )
 
+    ranges = sources_left.ranges(savepoint.barrier, sources or {})
+
     def fence() -> None:
         require_alone()
+        made.told.extend(starting.bring(savepoint, address, begun, ranges))
         if newest is None:
             return
         # First, so that nobody begins to run there: who has begun is seen alive, or finds the claim.
@@ -159,14 +162,18 @@ def fork(
     if (whole := _finished(savepoint, to, anew={True})) is not None:
         return whole
     unasked = _refuse_gone(address, savepoint, sources or {})
+    ranges = sources_left.ranges(savepoint.barrier, sources or {})
+    brought: list[str] = []
+
+    def bring() -> None:
+        require_alone()
+        brought.extend(starting.bring(savepoint, address, begun, ranges))
+
     with starting.begin(savepoint, to, anew=True) as (begun, require_alone):
         _put(_action("fork", savepoint, begun.query, to), [log_store(to)])
-        starting.build(
-            address, savepoint, to, begun, refused=not same_targets, before_id=require_alone, told=told
-        )
-    return Made(
-        savepoint=savepoint, path=to, query=begun.query, anew=True, told=[*unasked, *_owner(address, to)]
-    )
+        starting.build(address, savepoint, to, begun, refused=not same_targets, before_id=bring, told=told)
+    said = [*unasked, *brought, *_owner(address, to)]
+    return Made(savepoint=savepoint, path=to, query=begun.query, anew=True, told=said)
 
 
 def _action(command: str, savepoint: Savepoint, query: str, to: str) -> Action:
@@ -258,8 +265,9 @@ def _refuse_gone(
     noted = known.read(files_of(at.below(FILES.rstrip("/")).location))
     topics = noted.topics if noted is not None else {}
     return sources_left.refuse_missing(
-        savepoint.barrier, sources, topics, epoch=savepoint.epoch, for_good=for_good
-    )
+        savepoint.barrier, sources, topics, epoch=savepoint.epoch, for_good=for_good,
+        ranges=starting.ranges_of(savepoint, at),
+    )  # fmt: skip
 
 
 def _sweep(original: Checkpoint, given: Given, made: Made) -> None:

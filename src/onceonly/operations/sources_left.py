@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _NUMBERED: Final = re.compile(r"(\d{1,4}):(.+)")
 OF_KAFKA: Final = "topics of Kafka"
+_RANGES: Final = "onceonly.ranges"
+_OF_KINESIS: Final = frozenset({"reader", "made", "number"})
 _NOT_LOOKED: Final = "and nobody has looked whether it still has what is read again"
 
 
@@ -98,6 +100,7 @@ def refuse_missing(
     *,
     epoch: int,
     for_good: bool = False,
+    ranges: Mapping[str, bytes] | None = None,
 ) -> list[str]:
     """See that the sources have what follows a barrier; return a sentence of each that nobody could ask.
 
@@ -108,7 +111,8 @@ def refuse_missing(
     another one, or an option is of none; ``UnavailableError`` where one does not answer.
     """
     try:
-        return look(reads_of(barrier, options, topics, epoch=epoch), options, for_good=for_good)
+        reads = reads_of(barrier, options, topics, epoch=epoch, ranges=ranges)
+        return look(reads, options, for_good=for_good)
     except (SourceChangedError, JournalError) as error:
         raise ConfigurationError(
             f"{error.what}: rows would be lost or be there twice", next_step=error.next_step
@@ -121,16 +125,18 @@ def reads_of(
     topics: Mapping[str, tuple[str, ...]],
     *,
     epoch: int,
+    ranges: Mapping[str, bytes] | None = None,
 ) -> list[Read]:
     """Return the sources that a barrier is of and that can be asked. Pure.
 
     ``options`` say how sources are reached, those that begin with a number and a colon how that one is, by its place in
-    the barrier; ``topics`` are the ids that Kafka's had. Raises ``ConfigurationError`` where an option is of none.
+    the barrier; ``topics`` are the ids that Kafka's had, ``ranges`` the files of Kinesis' that the savepoint carries.
+    Raises ``ConfigurationError`` where an option is of none.
     """
     found = [
         (number, kind, offset)
         for number, line in enumerate(barrier)
-        for kind, offset in _kind_of(line, topics, epoch)
+        for kind, offset in _kind_of(line, topics, epoch, ranges or {})
     ]
     words = Counter(kind.word for _, kind, _ in found)
     reads = [
@@ -183,7 +189,9 @@ def _refuse_unused(options: Mapping[str, str], reads: Sequence[Read]) -> None:
         )
 
 
-def _kind_of(line: str, topics: Mapping[str, tuple[str, ...]], epoch: int) -> list[tuple[_Kind, Any]]:
+def _kind_of(
+    line: str, topics: Mapping[str, tuple[str, ...]], epoch: int, ranges: Mapping[str, bytes]
+) -> list[tuple[_Kind, Any]]:
     """Tell a source by its offset; none for those that are looked at elsewhere, or have nothing to lose."""
     from onceonly.guards.kafka import offsets_of
 
@@ -199,7 +207,7 @@ def _kind_of(line: str, topics: Mapping[str, tuple[str, ...]], epoch: int) -> li
     if not isinstance(offset, dict):
         return []
     marks = (
-        ({"reader", "made", "number"}, _KINESIS),
+        (_OF_KINESIS, _kinesis(line, ranges)),
         ({"mark", "offset"}, _RABBITMQ),
         ({"segment", "journal"}, _JOURNAL),
         ({"reservoirId", "reservoirVersion"}, _DELTA),
@@ -229,12 +237,29 @@ def _kafka(topics: Mapping[str, tuple[str, ...]], epoch: int) -> _Kind:
     )
 
 
-def _kinesis(offset: Any, own: dict[str, str]) -> None:  # noqa: ANN401
-    from onceonly.sources.kinesis.options import SourceOptions
-    from onceonly.sources.kinesis.planning import Planner
-    from onceonly.sources.kinesis.positions import Offset
+def ranges(barrier: Sequence[str], options: Mapping[str, str]) -> dict[int, str]:
+    """Return where ranges of Kinesis are kept, by a source's place in the barrier, where the options say it."""
+    told = {at: options.get(f"{at}:{_RANGES}", options.get(_RANGES, "")) for at in range(len(barrier))}
+    return {at: place for at, place in told.items() if place}
 
-    Planner(SourceOptions.of({**own, "failOnDataLoss": "true"})).require_kept(Offset.of(offset))
+
+def _kinesis(line: str, ranges: Mapping[str, bytes]) -> _Kind:
+    def look(offset: Any, own: dict[str, str]) -> None:  # noqa: ANN401  the kind's own offset
+        from onceonly.sources.kinesis.carried import held
+        from onceonly.sources.kinesis.options import SourceOptions
+        from onceonly.sources.kinesis.planning import Planner
+        from onceonly.sources.kinesis.positions import Offset
+
+        planner = Planner(SourceOptions.of({**own, "failOnDataLoss": "true"}))
+        planner.require_kept(Offset.of(offset), held(line, ranges))
+
+    return _Kind(
+        word="a stream of Kinesis",
+        known=(_RANGES, *(each.name for each in kinesis.DECLARED)),
+        needs={"stream": "NAME", _RANGES: "PLACE"},
+        look=look,
+        keeps=_kinesis_keeps,
+    )
 
 
 def _kinesis_keeps(offset: Any, own: dict[str, str]) -> tuple[str, float] | None:  # noqa: ANN401, ARG001
@@ -263,13 +288,6 @@ def _journal(offset: Any, own: dict[str, str]) -> None:  # noqa: ANN401
     require_kept(Journal.at(own["journal"]), Position.of(offset))
 
 
-_KINESIS: Final = _Kind(
-    word="a stream of Kinesis",
-    known=("onceonly.ranges", *(each.name for each in kinesis.DECLARED)),
-    needs={"stream": "NAME", "onceonly.ranges": "PLACE"},
-    look=_kinesis,
-    keeps=_kinesis_keeps,
-)
 _RABBITMQ: Final = _Kind(
     word="a stream of RabbitMQ",
     known=("uri", "stream", "timeout"),

@@ -17,6 +17,7 @@ from onceonly.log import origin
 from onceonly.log.opening import look
 from onceonly.log.place import FOLDER
 from onceonly.savepoints import resolve
+from onceonly.sources.kinesis.carried import DeletedError, carried
 from onceonly.stores.opened import address_of, open_store
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ _ARCHIVES_AT_ONCE = 16
 class Cut:
     """One epoch, what there is of it in the log, and the names of what is to be copied.
 
-    ``own`` are the bytes of those files that were read already: what is copied has to fit to them.
+    ``own`` are the bytes of those files that were read already: what is copied has to fit to them; and of the ranges
+    of sources, which are not in the checkpoint.
     """
 
     epoch: int
@@ -71,14 +73,15 @@ def find_cut(checkpoint: str, epoch: int | None) -> Cut:
             barrier, commit = _noted(store, at, link[0].barrier)
             found = resolve.needed(names, at, barrier=barrier, commit=commit)
             archives = _archives(store, found.archives)
+            ranges = _ranges(barrier)
         except resolve.MissingError as error:
             why = error
             continue
         listed = [name for archive, data in archives.items() for name in _listed(archive, data)]
         return Cut(
             epoch=at,
-            names=tuple(dict.fromkeys([*found.names, *listed, *_of_log(names, ours, at)])),
-            own={**archives, f"offsets/{at}": barrier.encode(), f"commits/{at}": commit.encode()},
+            names=tuple(dict.fromkeys([*found.names, *listed, *_of_log(names, ours, at), *ranges])),
+            own={**archives, **ranges, f"offsets/{at}": barrier.encode(), f"commits/{at}": commit.encode()},
             identity=identity,
             link=link[0],
             receipt=receipt,
@@ -115,6 +118,18 @@ def _archives(store: RewritableStore, names: Sequence[str]) -> dict[str, bytes]:
         if data is None:
             raise resolve.MissingError(name)
     return {name: data for name, data in zip(names, found, strict=True) if data is not None}
+
+
+def _ranges(barrier: str) -> dict[str, bytes]:
+    """Read where the tasks of an epoch ended, of sources that keep that elsewhere. Raises ``MissingError``."""
+    try:
+        return {
+            f"{FOLDER}/{name}": data
+            for line in offsets.barrier(barrier)
+            for name, data in carried(line).items()
+        }
+    except DeletedError as error:
+        raise resolve.MissingError(str(error)) from None
 
 
 def _listed(name: str, data: bytes) -> tuple[str, ...]:
@@ -161,6 +176,7 @@ def _is_whole(store: RewritableStore, names: Sequence[str], epoch: int, link: Se
     try:
         barrier, commit = _noted(store, epoch, link[0].barrier if link else ())
         resolve.needed(names, epoch, barrier=barrier, commit=commit)
+        _ranges(barrier)
     except resolve.MissingError:
         return False
     return True

@@ -29,13 +29,14 @@ from onceonly.savepoints.alone import alone, clear
 from onceonly.savepoints.copying import Copier
 from onceonly.savepoints.manifest import FILES
 from onceonly.savepoints.place import differs
+from onceonly.sources.kinesis import carried
 from onceonly.sources.kinesis.positions import forked
 from onceonly.stores.address import Kind
 from onceonly.stores.opened import address_of, folder_of, open_store
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from onceonly.savepoints.copying import Told
     from onceonly.savepoints.manifest import Savepoint
@@ -156,7 +157,8 @@ def build(
     """
     address = address_of(to)
     copier = Copier(place.below(FILES.rstrip("/")), address)
-    kept = [each.name for each in savepoint.files if not begun.anew or _is_anybodys(each.name)]
+    there = [each.name for each in savepoint.files if not _is_range(each.name)]
+    kept = [name for name in there if not begun.anew or _is_anybodys(name)]
     first = [name for name in kept if not name.startswith(_LAST) and name != _ID and not _is_identity(name)]
     _copy(copier, savepoint, first, address, told)
     if begun.anew:
@@ -173,6 +175,29 @@ def build(
     else:
         _copy(copier, savepoint, [_ID], address, told)
     _finish(open_store(address))
+
+
+def ranges_of(savepoint: Savepoint, place: Address) -> dict[str, bytes]:
+    """Return the files of ranges that a savepoint carries. Raises ``LogError`` where it is damaged."""
+    names = [each.name for each in savepoint.files if _is_range(each.name)]
+    return {name.removeprefix(f"{FOLDER}/"): _data(savepoint, place, name) for name in names}
+
+
+def bring(savepoint: Savepoint, place: Address, begun: Beginning, places: Mapping[int, str]) -> list[str]:
+    """Put the ranges that a savepoint carries where its start looks for them; say where, in sentences.
+
+    ``places`` are where ranges are kept, by a source's place in the barrier, where that is said. Idempotent. Raises
+    ``ConfigurationError``, ``LogError`` where the savepoint is damaged, ``UnavailableError``.
+    """
+    files, found = ranges_of(savepoint, place), list[str]()
+    for number, line in enumerate(savepoint.barrier):
+        start = forked(line, begun.query) if begun.anew else line
+        found.append(carried.bring(start, carried.held(line, files), places.get(number, "")))
+    return [
+        f"where chk-{savepoint.epoch} ended in Kinesis was put to the ranges at {each}"
+        for each in found
+        if each
+    ]
 
 
 def _copy(
@@ -222,6 +247,10 @@ def _forked(data: bytes, fork: str) -> bytes:
 
 def _is_identity(name: str) -> bool:
     return name.startswith(f"{FOLDER}/identity")
+
+
+def _is_range(name: str) -> bool:
+    return name.startswith(f"{FOLDER}/range.")
 
 
 def _is_anybodys(name: str) -> bool:

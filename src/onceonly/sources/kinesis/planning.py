@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import SourceChangedError
 from onceonly.families.kinesis import RefusedCallError, Stream
 from onceonly.sources.kinesis.options import WHO, SourceOptions
-from onceonly.sources.kinesis.positions import LATEST, TIME, TRIM, Offset, Position
+from onceonly.sources.kinesis.positions import LATEST, TIME, TRIM, Offset, Position, starts_of
 from onceonly.sources.kinesis.ranges import KEPT, End, Range, Ranges
 from onceonly.sources.kinesis.shards import FAR_MS, Shard
+from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _PROBE_S = 0.25
 """A shard answers five times a second, to all who read it."""
@@ -44,7 +45,7 @@ class Planner:
     def initial(self) -> Offset:
         """Return the offset of a new query, whose ranges have a place from now on. Raises a typed error."""
         made, _ = self._look()
-        offset = Offset(reader=uuid.uuid4().hex, number=0, made=made)
+        offset = Offset(reader=uuid.uuid4().hex, number=0, made=made, ranges=self._place)
         self._ranges(offset).begin()
         return offset
 
@@ -77,19 +78,22 @@ class Planner:
             groups=tuple(tuple(names[group::count]) for group in range(count)),
             until=self._until,
             records_max=records_max,
+            ranges=self._place,
             behind={f"start/{name}": end.behind_ms for name, end in self._ends[1].items() if name in start},
         )
 
-    def require_kept(self, offset: Offset) -> None:
-        """See that the stream keeps what follows an epoch. Any process; only looks. Raises ``SourceChangedError``."""
-        self._require(offset)
-        ranges = self._standing(offset)
-        for group, names in enumerate(offset.groups):
-            found = ranges.get(offset.number, group, {name: offset.start[name] for name in names})
+    def require_kept(self, offset: Offset, held: Sequence[Range] = ()) -> None:
+        """See that the stream keeps what follows an epoch. Any process; only looks. Raises ``SourceChangedError``.
+
+        ``held`` are the ranges that a savepoint of the epoch carries.
+        """
+        self._require(offset, is_held=bool(held))
+        for group, start in enumerate(starts_of(offset)):
+            found = held[group] if held else self._range(offset, group, start)
             if found is None:
-                ranges.require_not_passed(offset.number)
+                self._standing(offset).require_not_passed(offset.number)
             ends = found.ends if found is not None else {}
-            for name in names:
+            for name in start:
                 if name not in ends or not ends[name].is_closed:
                     Shard(
                         self._stream, name, ends[name].position if name in ends else offset.start[name]
@@ -120,6 +124,15 @@ class Planner:
         """Return the ranges among which those of an epoch are: of a fork's first offset, those of its original."""
         return Ranges.at(self._options.ranges, offset.former or offset.reader)
 
+    def _range(self, offset: Offset, group: int, start: Mapping[str, Position]) -> Range | None:
+        """Return what stands for a task of an epoch, whether it is still there or a savepoint has brought it."""
+        found = self._standing(offset).get(offset.number, group, start)
+        return found or self._ranges(offset).brought(offset.number, group, start)
+
+    @property
+    def _place(self) -> str:
+        return address_of(self._options.ranges, what="the option onceonly.ranges").shown
+
     def _look(self) -> tuple[str, float]:
         """Return when the stream was made, empty where nobody may know, and the service's time."""
         try:
@@ -131,7 +144,7 @@ class Planner:
         now = parsedate_to_datetime(told).timestamp() if told else time.time()
         return "" if made is None else f"{made.timestamp():.3f}", now
 
-    def _require(self, offset: Offset) -> None:
+    def _require(self, offset: Offset, *, is_held: bool = False) -> None:
         """See once that stream and ranges are those that the offset stands on."""
         if self._known == offset.reader:
             return
@@ -141,7 +154,12 @@ class Planner:
                 f"the stream {self._options.stream.where} was deleted and made anew since this query's checkpoint",
                 next_step="start on a new checkpoint; what the old stream held and nobody has read is lost",
             )
-        self._standing(offset).require()
+        own = self._ranges(offset)
+        is_brought = offset.former and all(
+            own.brought(offset.number, group, start) for group, start in enumerate(starts_of(offset))
+        )
+        if not is_held and not is_brought:
+            self._standing(offset).require()
         self._known = offset.reader
 
     def _first(self) -> tuple[dict[str, Position], list[str]]:
@@ -193,12 +211,11 @@ class Planner:
             return self._ends[1]
         ranges = self._standing(offset)
         ends: dict[str, End] = {}
-        for group, names in enumerate(offset.groups):
-            start = {name: offset.start[name] for name in names}
-            found = ranges.get(offset.number, group, start)
+        for group, start in enumerate(starts_of(offset)):
+            found = self._range(offset, group, start)
             if found is None:
                 ranges.require_not_passed(offset.number)
-                nothing = Range(start=start, ends={name: End(position=start[name]) for name in names})
+                nothing = Range(start=start, ends={name: End(position=start[name]) for name in start})
                 found = ranges.fix(offset.number, group, nothing)
             ends |= found.ends
         self._ends = (offset.number, ends)

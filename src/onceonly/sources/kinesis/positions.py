@@ -42,7 +42,8 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     were read to their end, ``groups`` the shards of each task. ``until`` is when an ``availableNow`` has begun, by the
     service's clock; ``records_max`` what all tasks together may read. ``behind`` is for people: how many milliseconds
     the places in ``start`` were behind the newest record of their shard, by the service, named as in this offset.
-    ``former`` is in the first offset of a fork: the reader among whose ranges are those of this epoch.
+    ``former`` is in the first offset of a fork: the reader among whose ranges are those of this epoch. ``ranges`` is
+    where they are kept, for who makes a savepoint and has no options; the query's option counts.
     """
 
     version: int = VERSION
@@ -56,6 +57,7 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     records_max: int | None = None
     behind: Mapping[str, int] = msgspec.field(name=BEHIND_MS, default_factory=dict)
     former: str = ""
+    ranges: str = ""
 
     @property
     def json(self) -> dict[str, Any]:
@@ -67,6 +69,11 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, given: Mapping[str, Any]) -> Offset:
         """Read one of a checkpoint. Raises ``ConfigurationError``."""
         return read_offset(cls, given, version=VERSION, of="Kinesis", source="the source kinesis")
+
+
+def starts_of(offset: Offset) -> list[dict[str, Position]]:
+    """Return where each task of an epoch begins, by shard."""
+    return [{name: offset.start[name] for name in names} for names in offset.groups]
 
 
 def forked(offset: str, query: str) -> str:

@@ -60,6 +60,10 @@ class Ranges:
         """Open them; nothing is asked or made yet. Raises ``ConfigurationError``, ``SetupError``."""
         return cls(open_store(address_of(address, what="the option onceonly.ranges")), reader)
 
+    def is_there(self) -> bool:
+        """Say whether their place is marked."""
+        return self._store.get(self._marker) is not None
+
     def begin(self) -> None:
         """Make their place and mark it, before the first offset is durable. Driver, idempotent."""
         self._store.prepare([self._reader])
@@ -67,7 +71,7 @@ class Ranges:
 
     def require(self) -> None:
         """See that they are there: what is missing would be read again. Raises ``SourceChangedError``."""
-        if self._store.get(self._marker) is None:
+        if not self.is_there():
             raise SourceChangedError(
                 f"the ranges that this query's checkpoint stands on are not at {self._store.where(self._reader)}: they "
                 "were deleted, or onceonly.ranges is another place than before",
@@ -93,6 +97,18 @@ class Ranges:
             return standing
         return self._fix(self._own_name(number, group, found.start), found)
 
+    def brought(self, number: int, group: int, start: Mapping[str, Position]) -> Range | None:
+        """Return what a savepoint has brought of a task. Raises a typed error."""
+        return self._get(self._brought_name(number, group, start))
+
+    def bring(self, number: int, group: int, found: Range) -> None:
+        """Put what a savepoint has of a task, under a name that no life of the query deletes. Operator, idempotent."""
+        put_once(self._store, self._brought_name(number, group, found.start), seal(found))
+
+    def newest(self) -> int:
+        """Return the newest epoch that has a range; 0 where there is none."""
+        return max((each for _, each in self._numbers()), default=0)
+
     def forget(self, before: int) -> None:
         """Delete ranges of older epochs. Driver, idempotent. Raises ``UnavailableError``."""
         for name, number in self._numbers():
@@ -104,7 +120,7 @@ class Ranges:
 
         Raises ``SourceChangedError``.
         """
-        newest = max((each for _, each in self._numbers()), default=number)
+        newest = self.newest()
         if newest > number:
             raise SourceChangedError(
                 f"where epoch {number} of the source kinesis ended is not known any more: its range at "
@@ -125,7 +141,7 @@ class Ranges:
         return None if data is None else self._read(name, data)
 
     def _fix(self, name: str, found: Range) -> Range:
-        data = put_once(self._store, name, _FORMAT.seal(_KIND, msgspec.json.encode(found)))
+        data = put_once(self._store, name, seal(found))
         if data is None:
             raise UnavailableError(
                 f"{self._store.where(name)} was there and is gone: its epoch was completed meanwhile",
@@ -134,7 +150,7 @@ class Ranges:
         return self._read(name, data)
 
     def _read(self, name: str, data: bytes) -> Range:
-        return decoder(Range).decode(_FORMAT.unseal(data, kind=_KIND, where=self._store.where(name)))
+        return unseal(data, where=self._store.where(name))
 
     @property
     def _marker(self) -> str:
@@ -144,8 +160,24 @@ class Ranges:
         return f"{self._reader}/{number:020d}.{group}.json"
 
     def _own_name(self, number: int, group: int, start: Mapping[str, Position]) -> str:
-        told = hashlib.sha256(msgspec.json.encode(sorted(start.items()))).hexdigest()[:16]
-        return f"{self._reader}/{number:020d}.{group}.{told}.json"
+        return f"{self._reader}/{number:020d}.{group}.{_told(start)}.json"
+
+    def _brought_name(self, number: int, group: int, start: Mapping[str, Position]) -> str:
+        return f"{self._reader}/savepoint.{number}.{group}.{_told(start)}.json"
+
+
+def seal(found: Range) -> bytes:
+    """Return what the file of a range holds. Pure."""
+    return _FORMAT.seal(_KIND, msgspec.json.encode(found))
+
+
+def unseal(data: bytes, *, where: str) -> Range:
+    """Read the file of a range; ``where`` is its address. Pure. Raises ``LogError`` for one that is damaged."""
+    return decoder(Range).decode(_FORMAT.unseal(data, kind=_KIND, where=where))
+
+
+def _told(start: Mapping[str, Position]) -> str:
+    return hashlib.sha256(msgspec.json.encode(sorted(start.items()))).hexdigest()[:16]
 
 
 def checksum(records: Iterable[Mapping[str, Any]], before: int = 0) -> int:

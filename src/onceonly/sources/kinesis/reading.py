@@ -10,7 +10,7 @@ from onceonly import failpoints
 from onceonly.errors import SourceChangedError, UnavailableError
 from onceonly.families.kinesis import Stream
 from onceonly.sources.kinesis.options import WHO, SourceOptions
-from onceonly.sources.kinesis.positions import Position
+from onceonly.sources.kinesis.positions import Position, starts_of
 from onceonly.sources.kinesis.ranges import End, Range, Ranges, checksum
 from onceonly.sources.kinesis.shards import LIMIT_MAX, Shard
 
@@ -38,15 +38,15 @@ class Share:
 def shares(offset: Offset, nexts: Mapping[str, str]) -> list[Share]:
     """Return the shares of an epoch. Pure."""
     found = []
-    for group, names in enumerate(offset.groups):
+    for group, start in enumerate(starts_of(offset)):
         most = offset.records_max
         found.append(
             Share(
                 reader=offset.reader,
                 number=offset.number,
                 group=group,
-                start={name: offset.start[name] for name in names},
-                nexts={name: nexts[name] for name in names if name in nexts},
+                start=start,
+                nexts={name: nexts[name] for name in start if name in nexts},
                 until=offset.until,
                 records_max=None if most is None else max(most // len(offset.groups), 1),
             )
