@@ -163,6 +163,32 @@ def test_ranges_that_nobody_sees_from_here_are_told(life: Life, caplog: pytest.L
     assert sorted(life.reader.rows[:read] + begun.drain()) == sorted(life.sent)
 
 
+def test_ranges_that_this_machine_has_no_way_to_are_told(
+    life: Life, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As those on a store that it has no login for, or whose place an older onceonly has not noted."""
+    for place, said in (("ftp://far/ranges", "is on ftp:"), ("", "an older onceonly")):
+        caplog.clear()
+        assert carried.carried(json.dumps({**life.reader.offset.json, "ranges": place})) == {}
+        assert "goes without the ranges of the source kinesis" in caplog.text
+        assert said in caplog.text
+
+
+def test_a_query_that_has_lost_its_ranges_stops_also_where_a_savepoint_has_brought_older_ones(
+    life: Life,
+) -> None:
+    """Its own epoch would be taken for empty, and be read again."""
+    life.savepoint()
+    life.epochs(1)
+    life.lose_ranges()
+    ((address, savepoint),) = places.whole(str(life.folder / "place"))
+    same = starting.Beginning(savepoint=savepoint.name, query=savepoint.query, anew=False)
+    starting.bring(savepoint, address, same, {})
+    life.reader.live()
+    with pytest.raises(SourceChangedError, match=r"onceonly\.ranges"):
+        life.reader.plan()
+
+
 def test_a_damaged_range_of_a_savepoint_is_not_started_from(life: Life) -> None:
     life.savepoint()
     path = next((life.folder / "place").rglob("range.*"))

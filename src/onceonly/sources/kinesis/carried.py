@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from onceonly.durable.sealed import UNREADABLE, decoder
+from onceonly.errors import ConfigurationError, SetupError
 from onceonly.sources.kinesis.positions import Offset, starts_of
 from onceonly.sources.kinesis.ranges import KEPT, Range, Ranges, seal, unseal
 
@@ -29,27 +30,40 @@ def carried(line: str) -> dict[str, bytes]:
     ``UnavailableError``.
     """
     offset = _offset(line)
-    if offset is None or not offset.groups or not offset.ranges:
+    if offset is None or not offset.groups:
         return {}
-    standing, own = (
-        Ranges.at(offset.ranges, each) for each in (offset.former or offset.reader, offset.reader)
-    )
-    files: dict[str, bytes] = {}
+    if not offset.ranges:
+        return _without("the epoch was planned by an older onceonly, which has not noted where they are")
+    try:
+        standing = Ranges.at(offset.ranges, offset.former or offset.reader)
+        files = _files(offset, standing, Ranges.at(offset.ranges, offset.reader))
+        if len(files) == len(offset.groups):
+            return files
+        if standing.is_there():
+            return {}
+    except (ConfigurationError, SetupError) as error:  # it has no way to them
+        return _without(error.what)
+    return _without(f"they are not at {offset.ranges} as this machine sees it")
+
+
+def _without(why: str) -> dict[str, bytes]:
+    log.warning(
+        "The savepoint goes without the ranges of the source kinesis, and can be started from as long as its query has "
+        "them, for %d epochs: %s", KEPT, why,
+    )  # fmt: skip
+    return {}
+
+
+def _files(offset: Offset, standing: Ranges, own: Ranges) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
     for group, start in enumerate(starts_of(offset)):
-        found = standing.get(offset.number, group, start) or own.brought(offset.number, group, start)
-        if found is not None:
-            files[_name(offset, group)] = seal(found)
+        each = standing.get(offset.number, group, start) or own.brought(offset.number, group, start)
+        if each is not None:
+            found[_name(offset, group)] = seal(each)
         elif standing.newest() > offset.number:
             message = f"the range of task {group} of epoch {offset.number} of the source kinesis"
             raise DeletedError(message)
-    if len(files) == len(offset.groups):
-        return files
-    if not standing.is_there():
-        log.warning(
-            "The ranges of the source kinesis are not at %s as this machine sees it. The savepoint goes without them, "
-            "and can be started from as long as its query has them: for %d epochs.", offset.ranges, KEPT,
-        )  # fmt: skip
-    return {}
+    return found
 
 
 def held(line: str, files: Mapping[str, bytes]) -> list[Range]:
@@ -70,7 +84,7 @@ def bring(line: str, ranges: list[Range], place: str = "") -> str:
     if offset is None or not ranges or not place:
         return ""
     into = Ranges.at(place, offset.reader)
-    into.begin()
+    into.prepare()
     for group, each in enumerate(ranges):
         into.bring(offset.number, group, each)
     return place

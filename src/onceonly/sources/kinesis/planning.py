@@ -36,6 +36,8 @@ class Planner:
         self._until: float | None = None
         self._known = ""
         """The reader whose stream and ranges were seen to be those of its offset."""
+        self._is_brought = False
+        """Whether a savepoint has brought the ranges of the epoch, and there are no others."""
         self._ends: tuple[int, Mapping[str, End]] = (0, {})
         self._probes: dict[str, Shard] = {}
         self._at_tip: set[str] = set()
@@ -65,8 +67,9 @@ class Planner:
             start, done, more = self._next(offset)
         if not more:
             return offset
-        if offset.former:
+        if offset.former or self._is_brought:
             self._ranges(offset).begin()
+            self._is_brought = False
         names = sorted(start)
         count = min(self._options.tasks, len(names))
         return Offset(
@@ -154,12 +157,15 @@ class Planner:
                 f"the stream {self._options.stream.where} was deleted and made anew since this query's checkpoint",
                 next_step="start on a new checkpoint; what the old stream held and nobody has read is lost",
             )
-        own = self._ranges(offset)
-        is_brought = offset.former and all(
-            own.brought(offset.number, group, start) for group, start in enumerate(starts_of(offset))
-        )
-        if not is_held and not is_brought:
-            self._standing(offset).require()
+        if is_held:
+            return
+        standing, own = self._standing(offset), self._ranges(offset)
+        if not standing.is_there():
+            self._is_brought = bool(offset.groups) and all(
+                own.brought(offset.number, group, start) for group, start in enumerate(starts_of(offset))
+            )
+            if not self._is_brought:
+                standing.require()
         self._known = offset.reader
 
     def _first(self) -> tuple[dict[str, Position], list[str]]:

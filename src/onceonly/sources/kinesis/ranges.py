@@ -64,9 +64,13 @@ class Ranges:
         """Say whether their place is marked."""
         return self._store.get(self._marker) is not None
 
+    def prepare(self) -> None:
+        """Make their place, and do not mark it: whoever has lost its ranges is to notice. Idempotent."""
+        self._store.prepare([self._reader])
+
     def begin(self) -> None:
         """Make their place and mark it, before the first offset is durable. Driver, idempotent."""
-        self._store.prepare([self._reader])
+        self.prepare()
         put_once(self._store, self._marker, _FORMAT.seal(_MARK, b"{}"))
 
     def require(self) -> None:
