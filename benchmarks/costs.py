@@ -49,7 +49,7 @@ from onceonly.ports import QueryContext, WriteContext
 from onceonly.rows import compiled
 from onceonly_proof.campaign import machine as host
 from onceonly_proof.campaign.result import save
-from onceonly_proof.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka import MeasuredKafka
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -183,7 +183,7 @@ def _measure(
     folder: Path, records: int, record_bytes: int, rounds: int, warm: int
 ) -> tuple[list[Cost], dict[str, float], dict[str, float]]:
     os.environ |= {"PYTHONPATH": python_path(), "SPARK_LOCAL_IP": "127.0.0.1"}
-    with EmbeddedKafka(folder / "kafka") as kafka:
+    with MeasuredKafka(folder / "kafka") as kafka:
         kafka.create_topic("input", _PARTITIONS, {"retention.ms": "-1"})
         fill(
             kafka.bootstrap_servers,
@@ -220,7 +220,7 @@ def _loading() -> Loading:
 
 
 def _parts(
-    kafka: EmbeddedKafka, topic: str, records: int, record_bytes: int, rounds: int
+    kafka: MeasuredKafka, topic: str, records: int, record_bytes: int, rounds: int
 ) -> dict[str, float]:
     """Write transactions of such rows by one slot in this process, and say which of its parts took how long."""
     import pyarrow as pa
@@ -266,7 +266,7 @@ def _parts(
 
 
 def _rounds(
-    spark: SparkSession, kafka: EmbeddedKafka, folder: Path, records: int, *, rounds: int, warm: int
+    spark: SparkSession, kafka: MeasuredKafka, folder: Path, records: int, *, rounds: int, warm: int
 ) -> list[Cost]:
     found: dict[str, list[dict[str, float]]] = {sink: [] for sink in SINKS}
     admin = kafka.admin()
@@ -295,7 +295,7 @@ def _rounds(
 
 
 def _start(
-    spark: SparkSession, kafka: EmbeddedKafka, sink: str, topic: str, checkpoint: Path, records: int
+    spark: SparkSession, kafka: MeasuredKafka, sink: str, topic: str, checkpoint: Path, records: int
 ) -> StreamingQuery:
     # Spark's own, where nothing is written: the source is the same for all.
     writes = sink not in {READING, RECEIVING}
@@ -316,7 +316,7 @@ def _drop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from ()
 
 
-def _place(kafka: EmbeddedKafka, topic: str, checkpoint: Path, records: int) -> Place:
+def _place(kafka: MeasuredKafka, topic: str, checkpoint: Path, records: int) -> Place:
     return Place(
         name=topic,
         servers=kafka.bootstrap_servers,
@@ -329,7 +329,7 @@ def _place(kafka: EmbeddedKafka, topic: str, checkpoint: Path, records: int) -> 
     )
 
 
-def _used_s(kafka: EmbeddedKafka) -> dict[str, float]:
+def _used_s(kafka: MeasuredKafka) -> dict[str, float]:
     """Return the CPU seconds that each kind of process has used; what has ended is in its parent's account."""
     used = {"jvm": 0.0, "python": 0.0, "broker": 0.0}
     for process in psutil.Process().children(recursive=True):
@@ -342,7 +342,7 @@ def _used_s(kafka: EmbeddedKafka) -> dict[str, float]:
     return used
 
 
-def _running(query: StreamingQuery, kafka: EmbeddedKafka, records: int) -> dict[str, float]:
+def _running(query: StreamingQuery, kafka: MeasuredKafka, records: int) -> dict[str, float]:
     """Wait for the query's end, and say what each of its later rows took: its start is no row's cost."""
     while query.isActive and len(_epochs(query)) < _EPOCHS_LEFT_OUT:
         time.sleep(_LOOK_S)

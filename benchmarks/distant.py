@@ -35,7 +35,7 @@ from onceonly.jars.locked import ensure_jars
 from onceonly.spark.configure import SETTINGS
 from onceonly_proof.campaign import machine as host
 from onceonly_proof.campaign.result import save
-from onceonly_proof.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka import MeasuredKafka
 from onceonly_proof.embedded.s3 import EmbeddedS3
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _measure(delays_ms: Sequence[int], rounds: int, seconds: int) -> list[Epochs
         contender.prepare()
     with (
         tempfile.TemporaryDirectory(prefix="distant-") as name,
-        EmbeddedKafka(Path(name) / "kafka") as kafka,
+        MeasuredKafka(Path(name) / "kafka") as kafka,
         EmbeddedS3(Path(name) / "s3") as s3,
     ):
         s3.make_bucket(_BUCKET)
@@ -207,7 +207,7 @@ def _measure(delays_ms: Sequence[int], rounds: int, seconds: int) -> list[Epochs
 
 
 def _run(
-    contender: Spark, folder: Path, kafka: EmbeddedKafka, conf: Mapping[str, str], seconds: int
+    contender: Spark, folder: Path, kafka: MeasuredKafka, conf: Mapping[str, str], seconds: int
 ) -> list[float]:
     """Run one query in a process of its own, and return how long its epochs took."""
     source, target = f"{folder.name}-in", f"{folder.name}-out"

@@ -25,6 +25,7 @@ from benchmarks.values import Recorded, encode
 from onceonly.sinks.kafka.wire import connections
 from onceonly_proof.campaign import machine as host
 from onceonly_proof.campaign.result import save
+from onceonly_proof.embedded.kafka import MeasuredKafka
 from onceonly_proof.embedded.kafka_cluster import EmbeddedCluster
 
 if TYPE_CHECKING:
@@ -84,7 +85,10 @@ def table(found: Sequence[Committing]) -> Table:
 
 def _measure(rounds: int, connections_max: Sequence[int]) -> list[Committing]:
     times: dict[tuple[int, int], list[float]] = {}
-    with EmbeddedCluster() as cluster, tempfile.TemporaryDirectory(prefix="replicas-") as folder:
+    with (
+        EmbeddedCluster(kind=MeasuredKafka) as cluster,
+        tempfile.TemporaryDirectory(prefix="replicas-") as folder,
+    ):
         for number in range(rounds + 1):
             # Who begins moves on: the brokers are warmer for the next one.
             for most in turned(connections_max, number):

@@ -31,7 +31,7 @@ from benchmarks.jobs import spark as job
 from benchmarks.plan import turned
 from benchmarks.values import ONCEONLY_EO, RECORD_BYTES, Work
 from onceonly.jars.locked import ensure_jars
-from onceonly_proof.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka import MeasuredKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,7 +93,7 @@ def _measure(
     os.environ |= {"PYTHONPATH": python_path(), "SPARK_LOCAL_IP": "127.0.0.1"}
     found: dict[str, list[float]] = {SILENT: [], TOLD: []}
     used: dict[str, list[float]] = {SILENT: [], TOLD: []}
-    with EmbeddedKafka(folder / "kafka") as kafka, _collector() as address:
+    with MeasuredKafka(folder / "kafka") as kafka, _collector() as address:
         os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
         kafka.create_topic("input", _PARTITIONS, {"retention.ms": "-1"})
         fill(

@@ -12,6 +12,7 @@ from benchmarks.contenders.base import Place
 from benchmarks.data import expected_windows, fill, window_ms
 from benchmarks.values import RECORD_BYTES
 from onceonly_proof.campaign.broker import Broker, BrokerKind
+from onceonly_proof.embedded.kafka import MeasuredKafka
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -31,6 +32,10 @@ _BROKER = {
 }
 # The records' timestamps are their event times, long past.
 _KEPT = {"retention.ms": "-1"}
+
+
+class MeasuredBroker(MeasuredKafka, Broker):
+    """A broker of a kind that becomes as fast as it can."""
 
 
 @dataclass(slots=True)
@@ -113,7 +118,7 @@ class World:
 @contextmanager
 def open_world(folder: Path, sizes: Sizes, cores: int) -> Iterator[World]:
     """Start the broker; it is gone after the block, with all data."""
-    with Broker(folder / "kafka", BrokerKind(tls=True), properties=_BROKER) as kafka:
+    with MeasuredBroker(folder / "kafka", BrokerKind(tls=True), properties=_BROKER) as kafka:
         try:
             yield World(folder=folder, sizes=sizes, cores=cores, kafka=kafka, admin=kafka.admin())
         finally:

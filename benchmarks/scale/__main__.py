@@ -15,7 +15,7 @@ from benchmarks.scale import brokers, folders, links, transactions
 from benchmarks.scale.values import VERSION, Scale
 from benchmarks.values import encode
 from onceonly_proof.campaign import machine as host
-from onceonly_proof.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka import MeasuredKafka
 
 _RESULTS = Path(__file__).parents[1] / "results" / "scale.json"
 
@@ -33,7 +33,7 @@ def main(*, repeats: int, results: Path) -> None:
         points = links.measure(folder, repeats)
         _say("the log's folder")
         points += folders.measure(folder)
-        with EmbeddedKafka(folder / "kafka") as kafka:
+        with MeasuredKafka(folder / "kafka") as kafka:
             points += transactions.measure(kafka, folder, repeats, _say)
             kafka.kill()
         points += brokers.measure(folder, max(1, repeats // 2), _say)

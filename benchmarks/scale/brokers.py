@@ -15,7 +15,7 @@ from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.wire.admin import Admin
-from onceonly_proof.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka import MeasuredKafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ def measure(folder: Path, repeats: int, say: Callable[[str], None]) -> list[Poin
     for number in range(repeats):
         for kind, make in (("ids", _id), ("groups", _group)):
             say(f"broker's heap by {kind}, repeat {number + 1} of {repeats}")
-            with EmbeddedKafka(folder / f"broker-{kind}-{number}") as kafka:
+            with MeasuredKafka(folder / f"broker-{kind}-{number}") as kafka:
                 kafka.create_topic(_TOPIC)
                 options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": _TOPIC}
                 with (

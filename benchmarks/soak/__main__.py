@@ -23,7 +23,7 @@ from benchmarks.soak.watch import Watch
 from benchmarks.values import encode
 from onceonly_proof.auditor.kafka import read_committed
 from onceonly_proof.campaign import machine as host
-from onceonly_proof.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka import MeasuredKafka
 
 _RESULTS = Path(__file__).parents[1] / "results" / "soak.json"
 _INTERVAL_MS, _RATE, _PARTITIONS, _RECORD_BYTES = 200, 200, 2, 100
@@ -71,7 +71,7 @@ def run(minutes: float, every_s: float, heap_s: float) -> Soak:
     started, load = datetime.now(UTC).isoformat(timespec="seconds"), os.getloadavg()[0]
     contender = Onceonly("onceonly", "exactly-once")
     contender.prepare()
-    with tempfile.TemporaryDirectory(prefix="soak-") as name, EmbeddedKafka(Path(name) / "kafka") as kafka:
+    with tempfile.TemporaryDirectory(prefix="soak-") as name, MeasuredKafka(Path(name) / "kafka") as kafka:
         folder = Path(name)
         for topic in ("in", "out"):
             kafka.create_topic(topic, partitions=_PARTITIONS)

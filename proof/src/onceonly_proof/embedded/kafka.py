@@ -18,7 +18,7 @@ import tempfile
 import time
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import SetupError
 from onceonly.jars.java import find_java
@@ -55,6 +55,9 @@ class EmbeddedKafka(Embedded):
         cluster_id: of the cluster that it belongs to; drawn without it.
         release: which Kafka, of ``jars.RELEASES``; without it what ``ONCEONLY_BROKER`` says, or the newest.
     """
+
+    # One that lives for minutes would not earn back what the second compiler takes of its start: a third and more.
+    _compiler: ClassVar[tuple[str, ...]] = ("-XX:TieredStopAtLevel=1",)
 
     def __init__(
         self,
@@ -223,7 +226,7 @@ class EmbeddedKafka(Embedded):
         files = resources.files("onceonly_proof.embedded")
         return [
             find_java(),
-            *("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
+            *("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData", *self._compiler),
             f"-Dlog4j2.configurationFile={files.joinpath('log4j2.properties')}",
             f"-Dlog4j.configuration=file:{files.joinpath('log4j.properties')}",  # before 4.0
             f"-Djava.io.tmpdir={self.directory}",
@@ -264,6 +267,12 @@ class EmbeddedKafka(Embedded):
             f"The embedded Kafka broker in {self.directory} {what}. Its last words:\n  {last}\n",
             next_step="read them; usual are a wrong setting, too little memory and a full disk",
         )
+
+
+class MeasuredKafka(EmbeddedKafka):
+    """A broker that becomes as fast as it can, for measurements."""
+
+    _compiler = ()
 
 
 def _has_leaders(topic: TopicMetadata | None, partitions: int) -> bool:

@@ -39,8 +39,11 @@ _POLL_S = 0.1
 class EmbeddedCluster:
     """Three KRaft nodes, each broker and controller, in a temporary folder. Not thread-safe."""
 
-    def __init__(self, *, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *, properties: Mapping[str, str] | None = None, kind: type[EmbeddedKafka] = EmbeddedKafka
+    ) -> None:
         self._properties = dict(properties or {})
+        self._kind = kind
         self._nodes: dict[int, EmbeddedKafka] = {}
         self._open = ExitStack()
 
@@ -77,7 +80,7 @@ class EmbeddedCluster:
         cluster_id = settings.new_cluster_id()
         for node in _NODES:
             own = {"node.id": str(node), "controller.quorum.voters": voters}
-            broker = EmbeddedKafka(
+            broker = self._kind(
                 Path(folder) / str(node),
                 properties={**_REPLICATED, **self._properties, **own},
                 ports=ports[node],
