@@ -53,9 +53,11 @@ demo: setup
 # Where those tests are: to look for them among all takes half a minute.
 INTEGRATION := tests/integration tests/formal tests/unit/test_jars.py
 
-# The site is built by a test of it. One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
+# The types take longer than the other two checks, which go on beside them. The site is built by a test of it. One pytest
+# for each kind: the quick ones fail first, and no client's thread outlives its kind.
 # Files go to the two processes in the order of their names, those with few long tests first: none of them is left for the end.
-test: setup lint types imports
+test: setup
+	$(MAKE) --no-print-directory --jobs=2 lint types imports
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long"
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "integration and not long" $(INTEGRATION) --durations=15
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "acceptance and not long" tests/acceptance --durations=25
