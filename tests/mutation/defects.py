@@ -3103,6 +3103,15 @@ DEFECTS: Final = (
         tests=(TOPICS + "test_a_source_that_reads_rows_of_aborted_transactions_is_told_so",),
     ),
     Defect(
+        name="lag-shown-before-its-receipt",
+        group=SOURCES,
+        what="The lag group shows an epoch that is decided and not committed yet",
+        file="guards/lag.py",
+        before="        is_settled = receipt is not None and receipt.index == chain[-1].index\n",
+        after="        is_settled = True\n",
+        tests=(LAG + "test_only_the_newest_epoch_that_is_decided_and_committed_is_shown",),
+    ),
+    Defect(
         name="a-consumers-offsets-written-over",
         group=SOURCES,
         what="The lag group is that of a consumer that is down, which goes on past rows that it has not read",
@@ -3111,15 +3120,6 @@ DEFECTS: Final = (
         after="    if False and not any(",
         tests=(LAG + "test_the_group_of_a_consumer_that_is_down_is_left_alone_and_not_said_to_go_back",),
         says="it is told",
-    ),
-    Defect(
-        name="lag-shown-before-its-receipt",
-        group=SOURCES,
-        what="The lag group shows an epoch that is decided and not committed yet",
-        file="guards/lag.py",
-        before="        is_settled = receipt is not None and receipt.index == chain[-1].index\n",
-        after="        is_settled = True\n",
-        tests=(LAG + "test_only_the_newest_epoch_that_is_decided_and_committed_is_shown",),
     ),
     Defect(
         name="lag-goes-back",
