@@ -85,25 +85,18 @@ def restore(
     if newest is not None:
         former.refuse_if_alive(newest, force=force)
         _refuse_missing(newest, savepoint)
-    if output is Output.WITHDRAW:
+    if is_withdrawn := output is Output.WITHDRAW:
         withdrawing.refuse_unless_taken_back(after, savepoint, given)
-    unasked = _refuse_gone(
-        address, savepoint, sources or {}, for_good=bool(after) and output is Output.WITHDRAW
-    )
+    unasked = _refuse_gone(address, savepoint, sources or {}, for_good=bool(after) and is_withdrawn)
     anew = output is Output.AGAIN and (bool(after) or not is_there)
-    untold = (
-        f"nothing is left of the query at {_home(savepoint, lives)}, so nobody could tell what it has decided since "
-        f"chk-{savepoint.epoch}, nor keep it from going on there"
-    )
     made = Made(
-        savepoint=savepoint, path=to, query="", anew=anew, told=[*unasked, *([] if is_there else [untold])]
-    )
-
-    ranges = sources_left.ranges(savepoint.barrier, sources or {})
+        savepoint=savepoint, path=to, query="", anew=anew,
+        told=unasked if is_there else [*unasked, _untold(savepoint, lives)],
+    )  # fmt: skip
 
     def fence() -> None:
         require_alone()
-        made.told.extend(starting.bring(savepoint, address, begun, ranges))
+        made.told.extend(_bring(savepoint, address, begun, sources))
         if newest is None:
             return
         # First, so that nobody begins to run there: who has begun is seen alive, or finds the claim.
@@ -162,18 +155,31 @@ def fork(
     if (whole := _finished(savepoint, to, anew={True})) is not None:
         return whole
     unasked = _refuse_gone(address, savepoint, sources or {})
-    ranges = sources_left.ranges(savepoint.barrier, sources or {})
     brought: list[str] = []
 
     def bring() -> None:
         require_alone()
-        brought.extend(starting.bring(savepoint, address, begun, ranges))
+        brought.extend(_bring(savepoint, address, begun, sources))
 
     with starting.begin(savepoint, to, anew=True) as (begun, require_alone):
         _put(_action("fork", savepoint, begun.query, to), [log_store(to)])
         starting.build(address, savepoint, to, begun, refused=not same_targets, before_id=bring, told=told)
     said = [*unasked, *brought, *_owner(address, to)]
     return Made(savepoint=savepoint, path=to, query=begun.query, anew=True, told=said)
+
+
+def _untold(savepoint: Savepoint, lives: Sequence[Checkpoint]) -> str:
+    return (
+        f"nothing is left of the query at {_home(savepoint, lives)}, so nobody could tell what it has decided since "
+        f"chk-{savepoint.epoch}, nor keep it from going on there"
+    )
+
+
+def _bring(
+    savepoint: Savepoint, place: Address, begun: starting.Beginning, sources: Mapping[str, str] | None
+) -> list[str]:
+    """Put the ranges that the savepoint carries where the query looks for them; say where."""
+    return starting.bring(savepoint, place, begun, sources_left.ranges(savepoint.barrier, sources or {}))
 
 
 def _action(command: str, savepoint: Savepoint, query: str, to: str) -> Action:
