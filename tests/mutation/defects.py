@@ -2873,7 +2873,7 @@ DEFECTS: Final = (
         group=LOADED,
         what="Files that others have compacted are taken back as if they were still there: their rows stay",
         file="families/loaded/withdrawing.py",
-        before="                self._refuse_changed(app, epoch, left, count)\n",
+        before="                self._refuse_changed(app, epoch, left, len(names))\n",
         after="                pass\n",
         tests=(
             TAKEN_BACK + "test_files_that_others_have_changed_since_are_refused_and_nothing_is_taken_back",

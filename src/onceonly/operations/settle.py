@@ -188,7 +188,7 @@ def _record_of(checkpoint: Checkpoint, transaction: str) -> Action | None:
 
 def _aborted_before(checkpoint: Checkpoint, order: Order, record: Action) -> Errand:
     """Say that a transaction is aborted. Raises ``ConfigurationError`` where it is to be committed."""
-    if order.verb is Verb.COMMIT:
+    if order.verb is not Verb.ABORT:
         raise ConfigurationError(
             f"transaction {order.transaction} is aborted, and cannot be committed: {record.sentence}",
             next_step="nothing: the next start has written its rows again, or will",
