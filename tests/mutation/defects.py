@@ -79,6 +79,7 @@ SOCKET: Final = "tests/unit/test_socket_sink.py::"
 RABBITMQ_STREAM: Final = "tests/unit/test_rabbitmq_stream.py::"
 KINESIS_SOURCE: Final = "tests/unit/test_kinesis_source.py::"
 FILE_ROWS: Final = "tests/unit/test_files_rows.py::"
+FILE_TARGET: Final = "tests/unit/test_files_target.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
 FILE_CRASHES: Final = "tests/unit/test_files_crashes.py::"
 FILE_CONSUMERS: Final = "tests/unit/test_files_consumers.py::"
@@ -1845,6 +1846,18 @@ DEFECTS: Final = (
         says="somebody",
     ),
     Defect(
+        name="files-beside-partition-folders",
+        group=FILES,
+        what="A query that is started again with partitionBy hides from Spark's readers what it wrote without",
+        file="sinks/files/checks.py",
+        before="        mixing.refuse_mixed(store, at, own, layout)\n",
+        after="",
+        tests=(
+            FILE_TARGET + "test_rows_are_not_written_beside_partition_folders_where_readers_pass_over_them",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="final-name-is-the-evidence",
         group=FILES,
         what="A staged file stays, linked, while its commit is not acknowledged: a reader that takes the other name "
@@ -1923,6 +1936,18 @@ DEFECTS: Final = (
         after="        elif False:\n",
         tests=(
             "tests/unit/test_spark_unused.py::test_a_sink_that_was_made_and_not_written_to_fails_the_epoch",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="a-function-that-returns-too-early",
+        group=DECISION,
+        what="A foreachBatch function that leaves its epoch to a thread has Spark note it, whatever becomes of it",
+        file="spark/unused.py",
+        before="            if _decided.get(query) != epoch:\n",
+        after="            if False:\n",
+        tests=(
+            "tests/unit/test_spark_unused.py::test_a_function_that_returns_before_its_epoch_is_decided_fails_it",
         ),
         says="DID NOT RAISE",
     ),
