@@ -327,6 +327,31 @@ def test_what_a_trigger_refuses_is_found_before_the_decision(bench: Bench, way: 
     assert "not on Fridays" in refused(bench, rows(id=[1], name=["a"]), key="id").what
 
 
+@pytest.mark.parametrize(
+    "unique",
+    ["UNIQUE (name(3))", "low VARCHAR(200) AS (LOWER(name)) PERSISTENT UNIQUE"],
+    ids=["part", "computed"],
+)
+def test_a_row_that_would_be_taken_for_another_one_is_found_before_the_decision(
+    bench: Bench, unique: str
+) -> None:
+    bench.run(
+        f"CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, {unique})"
+    )
+    bench.epoch(rows(id=[1], name=["abcX"]), key="id")
+    some = rows(id=[2, 3], name=["ABCx" if "low" in unique else "abcY", "other"])
+    facts = bench.check(some, key="id")
+    handle, _ = bench.stage(some, facts, epoch=1, key="id")
+    driver = bench.sink(key="id")
+    with pytest.raises(RecordRefusedError, match="id 2 was written, and is not there once"):
+        driver.rehearse([handle], facts)
+    with pytest.raises(RecordRefusedError, match="id 2 was written, and is not there once"):
+        driver.commit(handle)
+    assert [row[:2] for row in bench.run("SELECT * FROM t")] == [(1, "abcX")]
+    bench.epoch(rows(id=[1, 2], name=["abcZ", "new"]), number=2, key="id")
+    assert [row[:2] for row in bench.run("SELECT * FROM t")] == [(1, "abcZ"), (2, "new")]
+
+
 def test_a_constraint_put_in_after_the_decision_leaves_the_epoch_pending_and_is_named(
     bench: Bench, way: None
 ) -> None:

@@ -85,6 +85,65 @@ def rehearsed(bench: Bench, *slots: pa.RecordBatch, number: int = 0, **options: 
     return None
 
 
+_BODY = "BEGIN IF NEW.id = 2 THEN RETURN NULL; END IF; RETURN NEW; END"
+PASSES_OVER = (
+    f"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $${_BODY}$$",
+    "CREATE TRIGGER tr BEFORE INSERT ON {} FOR EACH ROW EXECUTE FUNCTION f()",
+)
+
+
+@pytest.mark.parametrize("key", ["", "id"])
+def test_a_row_that_a_trigger_passes_over_is_found_before_the_decision(bench: Bench, key: str) -> None:
+    bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)")
+    for statement in PASSES_OVER:
+        bench.run(statement.format("t"))
+    some = rows(id=[1, 2, 3], name=["a", "b", "c"])
+    error = rehearsed(bench, some, key=key)
+    assert isinstance(error, RecordRefusedError)
+    assert "calls that no error; the table has the trigger tr" in error.what
+    bench.epoch(some, key=key, triggers="trusted")
+    assert bench.run("SELECT * FROM t") == [(1, "a"), (3, "c")]
+
+
+def test_a_trigger_or_a_child_that_loses_no_row_is_no_matter(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)")
+    bench.run("CREATE TABLE child (PRIMARY KEY (id)) INHERITS (t)")
+    bench.run(
+        "CREATE TRIGGER tr BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+    )
+    for number in range(2):
+        bench.epoch(rows(id=[1, 2], name=["a", "b"]), number=number, key="id")
+    assert bench.run("SELECT * FROM t ORDER BY id") == [(1, "a"), (2, "b")]
+
+
+def test_a_deletion_that_a_rule_swallows_is_found_before_the_decision(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)")
+    bench.run("CREATE RULE r AS ON DELETE TO t DO INSTEAD NOTHING")
+    bench.epoch(rows(op=["c"], id=[1], name=["a"]), key="id", op="op")
+    error = rehearsed(bench, rows(op=["d"], id=[1], name=["a"]), number=1, key="id", op="op")
+    assert isinstance(error, RecordRefusedError)
+    assert "id 1 was deleted, and is there" in error.what
+
+
+def test_a_key_that_a_child_table_has_is_found_before_the_decision(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)")
+    bench.run("CREATE TABLE child () INHERITS (t)")
+    bench.run("INSERT INTO child VALUES (1, 'theirs')")
+    error = rehearsed(bench, rows(id=[1], name=["a"]), key="id")
+    assert isinstance(error, RecordRefusedError)
+    assert "id 1 was written, and is not there once" in error.what
+    assert "the child table child" in error.what
+
+
+def test_books_with_a_trigger_that_passes_rows_over_are_refused_at_the_start(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint)")
+    bench.check(rows(id=[1]))
+    bench.run("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
+    bench.run(PASSES_OVER[1].format("onceonly_commits"))
+    with pytest.raises(ConfigurationError, match="Epochs would be written twice"):
+        bench.check(rows(id=[1]))
+
+
 def test_enumerations_domains_and_json_texts_are_rehearsed(bench: Bench) -> None:
     bench.run("CREATE TYPE mood AS ENUM ('good', 'bad')")
     bench.run("CREATE DOMAIN small AS integer CHECK (VALUE < 10)")

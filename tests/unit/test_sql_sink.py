@@ -289,6 +289,43 @@ def test_what_a_trigger_refuses_is_found_before_the_decision(bench: Bench) -> No
     assert "not on Fridays" in refused(bench, rows(id=[1], name=["a"]), key="id").what
 
 
+@pytest.mark.parametrize("key", ["", "id"])
+def test_a_row_that_a_trigger_passes_over_is_refused_before_the_decision(bench: Bench, key: str) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT)")
+    bench.run("CREATE TRIGGER tr BEFORE INSERT ON t WHEN NEW.id = 2 BEGIN SELECT RAISE(IGNORE); END")
+    some = rows(id=[1, 2, 3], name=["a", "b", "c"])
+    facts = bench.check(some, key=key)
+    handle, _ = bench.stage(some, facts, key=key)
+    for step in (
+        lambda: bench.sink(key=key).rehearse([handle], facts),
+        lambda: bench.sink(key=key).commit(handle),
+    ):
+        with pytest.raises(RecordRefusedError, match="no error; the table has the trigger tr"):
+            step()
+    assert bench.run("SELECT * FROM t") == []
+    [refused] = bench.sink(key=key).refusals(handle, [])
+    assert refused.row == 1
+    bench.epoch(some, key=key, triggers="trusted")
+    assert bench.run("SELECT * FROM t") == [(1, "a"), (3, "c")]
+
+
+def test_a_deletion_that_a_trigger_passes_over_is_refused_before_the_decision(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT)")
+    bench.run("CREATE TRIGGER tr BEFORE DELETE ON t BEGIN SELECT RAISE(IGNORE); END")
+    bench.epoch(rows(op=["c"], id=[1], name=["a"]), key="id", op="op")
+    with pytest.raises(RecordRefusedError, match="id 1 was deleted, and is there"):
+        bench.epoch(rows(op=["d"], id=[1], name=["a"]), number=1, key="id", op="op")
+    assert bench.run("SELECT * FROM t") == [(1, "a")]
+
+
+def test_books_that_pass_over_what_is_noted_are_refused_at_the_start(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT)")
+    bench.check(rows(id=[1]))
+    bench.run("CREATE TRIGGER tr BEFORE INSERT ON onceonly_commits BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(ConfigurationError, match="takes a row without an error and has not got it"):
+        bench.check(rows(id=[1]))
+
+
 def test_a_deletion_that_another_table_forbids_is_found_before_the_decision(bench: Bench) -> None:
     bench.run(IDS)
     bench.run("INSERT INTO t VALUES (1, 'a')")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r'(?:(?P<quoted>"(?:[^"]|"")+")|(?P<plain>[^".]+))(?:\.(?P<rest>.+))?')
 _WHERE = ("host", "hostaddr", "port", "dbname", "service", "unix_socket")
 """What of an address's query says where the target is."""
+CHECKED, TRUSTED = "checked", "trusted"
 _SECRET = re.compile(r"passw|secret|token", re.IGNORECASE)
 _START = re.compile(r"([^:/?#]+://)([^/?#]*)")
 """Scheme, and login with hosts."""
@@ -85,6 +86,11 @@ DECLARED = (
         doc="how long a connect may take, and how long a database file that others use is waited for",
     ),
     Option(name="statement.timeout", default="5m", read=span, doc="how long one statement may take"),
+    Option(
+        name="triggers", default=CHECKED, choices=(CHECKED, TRUSTED),
+        doc=f"what becomes of an epoch of which triggers or rules of the table pass a row over: {CHECKED}, the "
+        f"default, refuses it before the decision; {TRUSTED} leaves it to them, as where they send rows elsewhere",
+    ),
     Option(
         name=behind.OPTION, default=behind.STOP, choices=(behind.STOP, behind.GO_ON), doc=behind.DOC,
     ),
@@ -163,6 +169,7 @@ class SqlOptions:
     connect_s: float
     statement_s: float
     goes_on_behind: bool
+    trusts: bool
     password: Password = field(default_factory=Password)
     """Asked for on the driver; where there is none, the client looks for it itself."""
 
@@ -187,5 +194,6 @@ class SqlOptions:
             connect_s=values["connect.timeout"],
             statement_s=values["statement.timeout"],
             goes_on_behind=values[behind.OPTION] == behind.GO_ON,
+            trusts=values["triggers"] == TRUSTED,
             password=Password.of(values, who, place="the driver runs, readable by its user"),
         )

@@ -11,6 +11,7 @@ from onceonly.families import behind
 from onceonly.ports.standing import Held
 from onceonly.sinks.sql.books import KEY, Books
 from onceonly.sinks.sql.dialects import dialect_of
+from onceonly.sinks.sql.keeping import require_kept, require_noted, require_written
 from onceonly.sinks.sql.reading import Sum, unread
 from onceonly.sinks.sql.refusals import is_doubtful, refused
 from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped, told_apart, twice
@@ -119,7 +120,7 @@ class Target:
                 newest = books.newest(db)
                 is_new = newest is None and not books.query.startswith(_BATCH)
                 others = books.others(db, self._name) if is_new else []
-                books.note(db, {"tried out": (newest or 0) + 1})
+                require_noted(db, books, (newest or 0) + 1)
                 books.forget(db, -1)
         except ConfigurationError as error:
             raise self._granting(error) from error
@@ -322,8 +323,9 @@ class Target:
         into = sql.staging if waits else sql.path(self.options.table)
         if waits:
             sql.run(db, sql.stage(found))
+        given = written = 0
         for batch in batches:
-            sql.load(db, into, batch, found)
+            given, written = given + batch.num_rows, written + sql.load(db, into, batch, found)
         if tries and found.key:
             for key in sql.run(db, sql.twice(found)):
                 raise twice(
@@ -332,9 +334,13 @@ class Target:
         if waits:
             if found.op:
                 sql.run(db, sql.delete(found))
-            sql.run(db, sql.insert(found))
+            written = sql.write(db, sql.insert(found))
+            if found.key and found.table.passing and not self.options.trusts:
+                require_kept(db, sql, found)
             if sql.unstage():
                 sql.run(db, sql.unstage())
+        if not found.key and not self.options.trusts:
+            require_written(written, given, found)
 
 
 def _require_taken(batch: pa.RecordBatch, found: Match) -> None:

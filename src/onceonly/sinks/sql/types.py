@@ -152,7 +152,8 @@ def bits(count: int, *, signed: bool = True) -> dict[str, int | None]:
 class Table(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A table, as its dialect describes it. ``keys`` are the sets of plain columns that are unique together.
 
-    ``doubts`` are what could refuse a row whose values fit; ``wrong`` says why it can be no target. ``streams`` is
+    ``doubts`` are what could refuse a row whose values fit, and ``passing`` what could pass it over, or take it for
+    another, without an error; ``wrong`` says why it can be no target. ``streams`` is
     false where rows cannot be loaded into it at once, as the user may not see all of it. ``id`` tells it from one that
     is made anew under its name; empty where nothing does. Of texts and bytes with more than ``large`` in a row, the
     server may refuse some whatever the columns take.
@@ -162,6 +163,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     columns: tuple[Column, ...]
     keys: tuple[tuple[str, ...], ...] = ()
     doubts: tuple[str, ...] = ()
+    passing: tuple[str, ...] = ()
     wrong: str = ""
     streams: bool = True
     id: str = ""

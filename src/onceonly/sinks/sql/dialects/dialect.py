@@ -85,8 +85,11 @@ class Dialect(ABC):
         """Return the type of a new table's column; empty where there is none for it."""
 
     @abstractmethod
-    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401
-        """Add rows to a table, given by its name in SQL; they have its columns, and perhaps those beside them."""
+    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> int:  # noqa: ANN401
+        """Add rows to a table, given by its name in SQL; they have its columns, and perhaps those beside them.
+
+        Return how many rows it has taken.
+        """
 
     @abstractmethod
     def read(self, db: Any, match: Match) -> Iterator[tuple[int, Sequence[Any]]]:  # noqa: ANN401
@@ -123,6 +126,10 @@ class Dialect(ABC):
     def run(self, db: Any, sql: str, values: Sequence[object] = ()) -> list[Any]:  # noqa: ANN401
         """Run one statement, and return its rows."""
         return list(db.execute(sql, tuple(values)).fetchall())
+
+    def write(self, db: Any, sql: str) -> int:  # noqa: ANN401
+        """Run one statement that writes, and return how many rows it has written, -1 where that is not told."""
+        return int(db.execute(sql).rowcount)
 
     def hold(self, db: Any) -> None:  # noqa: ANN401, B027  most have nothing to do
         """Keep others from changing the table's columns until the transaction ends, where they could."""
@@ -187,13 +194,32 @@ class Dialect(ABC):
 
     def delete(self, match: Match) -> str:
         """Return the statement that removes the rows whose newest word is a deletion."""
-        target = self.path(self.options.table)
-        same = " AND ".join(
-            f"onceonly_newest.{self.quote(key)} = {target}.{self.quote(key)}" for key in match.keys
-        )
         return (
-            f"DELETE FROM {target} WHERE EXISTS (SELECT 1 FROM {self.newest(match, match.keys)} AS onceonly_newest "
-            f"WHERE {DELETED} = 1 AND {same})"
+            f"DELETE FROM {self.path(self.options.table)} WHERE EXISTS (SELECT 1 FROM "
+            f"{self.newest(match, match.keys)} AS onceonly_newest WHERE {DELETED} = 1 AND {self._same(match)})"
+        )
+
+    def misplaced(self, match: Match) -> str:
+        """Return the statement that finds a key that was written and that the table has not, or has more than once."""
+        target, listed = self.path(self.options.table), self.listed(match.keys, "onceonly_newest.")
+        written = f" WHERE {DELETED} = 0" if match.op else ""
+        return (
+            f"SELECT {listed} FROM {self.newest(match, match.keys)} AS onceonly_newest LEFT JOIN {target} ON "
+            f"{self._same(match)}{written} GROUP BY {listed} "
+            f"HAVING COUNT({target}.{self.quote(match.keys[0])}) <> 1 LIMIT 1"
+        )
+
+    def left(self, match: Match) -> str:
+        """Return the statement that finds a key that was deleted and that the table has."""
+        return (
+            f"SELECT {self.listed(match.keys, 'onceonly_newest.')} FROM {self.newest(match, match.keys)} AS "
+            f"onceonly_newest JOIN {self.path(self.options.table)} ON {self._same(match)} WHERE {DELETED} = 1 LIMIT 1"
+        )
+
+    def _same(self, match: Match) -> str:
+        target = self.path(self.options.table)
+        return " AND ".join(
+            f"onceonly_newest.{self.quote(key)} = {target}.{self.quote(key)}" for key in match.keys
         )
 
     def insert(self, match: Match) -> str:

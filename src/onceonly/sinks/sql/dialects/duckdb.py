@@ -165,13 +165,14 @@ class DuckDb(Dialect):
             return f"DECIMAL({given.size},{given.scale})"
         return _NEW_NUMBERS.get((given.kind, given.size)) or _NEW.get(given.kind, "")
 
-    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401, ARG002
+    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> int:  # noqa: ANN401, ARG002
         import pyarrow as pa
 
         listed = self.listed(batch.schema.names)
         db.register(_ROWS, pa.Table.from_batches([batch]))
         db.execute(f"INSERT INTO {into} ({listed}) SELECT {listed} FROM {_ROWS}")
         db.unregister(_ROWS)  # where the insert failed, nothing more can be asked of the connection
+        return int(batch.num_rows)  # it has neither triggers nor rules
 
     def read(self, db: Any, match: Match) -> Iterator[tuple[int, Sequence[Any]]]:  # noqa: ANN401
         found = db.sql(f"SELECT {self.listed(match.columns)} FROM {self.path(self.options.table)}")

@@ -170,6 +170,10 @@ class MySql(Dialect):
             cursor.execute(sql, tuple(values))
             return list(cursor.fetchall())
 
+    def write(self, db: Any, sql: str) -> int:  # noqa: ANN401
+        with closing(db.cursor()) as cursor:
+            return int(cursor.execute(sql, ()))  # as ``run``: a percent sign is written twice
+
     # --- the table ------------------------------------------------------------------------------------------
 
     def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
@@ -199,11 +203,11 @@ class MySql(Dialect):
             return ""
         return (_KEYS if is_key else {}).get(given.kind) or _TYPES.get(given.kind, "")
 
-    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401
+    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> int:  # noqa: ANN401
         rows = _plain(batch)
         if not self._loads or not hasattr(os, "memfd_create"):
             self._insert(db, into, rows)
-            return
+            return int(batch.num_rows)
         names = [
             f"@{place}" if _is_bytes(field) else self.quote(field.name)
             for place, field in enumerate(rows.schema)
@@ -225,6 +229,7 @@ class MySql(Dialect):
         finally:
             os.close(file)
         self._refuse_warnings(db)
+        return int(batch.num_rows)  # a trigger that passes a row over raises
 
     def _refuse_warnings(self, db: Any) -> None:  # noqa: ANN401
         """A load from the client turns errors into warnings, and leaves out rows, or changes them."""
@@ -282,11 +287,9 @@ class MySql(Dialect):
 
     def delete(self, match: Match) -> str:
         table = self.path(self.options.table)
-        same = " AND ".join(
-            f"onceonly_newest.{self.quote(key)} = {table}.{self.quote(key)}" for key in match.keys
-        )
         return (
-            f"DELETE {table} FROM {table} JOIN {self.newest(match, match.keys)} AS onceonly_newest ON {same} "
+            f"DELETE {table} FROM {table} JOIN {self.newest(match, match.keys)} AS onceonly_newest ON "
+            f"{self._same(match)} "
             f"WHERE onceonly_newest.{DELETED} = 1"
         )
 

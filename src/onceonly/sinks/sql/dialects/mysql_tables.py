@@ -60,10 +60,15 @@ def described(ask: Ask, schema: str, name: str, *, deletes: bool) -> Table | Non
     keys, doubts = _keys(ask, schema, name)
     doubts += [f"the check {text}" for text in checks if _json_of(text) is None]
     doubts += _others(ask, schema, name, deletes=deletes)
+    # By ON DUPLICATE KEY UPDATE a row is taken for another one that such an index takes for the same.
+    computed = {column.name for column in columns if column.computed}
+    passing = [each for each in doubts if each.startswith(("the trigger ", "the index "))]
+    passing += [f"the unique columns {', '.join(key)}" for key in sorted(keys) if computed & set(key)]
     doubts += ["partitions"] if "partitioned" in (options or "").lower() else []
     [(packet,)] = ask("SELECT @@max_allowed_packet")
     return Table(name=f"{schema}.{name}", columns=columns, keys=tuple(sorted(keys)), doubts=tuple(doubts),
-                 wrong=_wrong(kind, engine, transactions), large=int(packet) // _LONGER)  # fmt: skip
+                 passing=tuple(passing), wrong=_wrong(kind, engine, transactions),
+                 large=int(packet) // _LONGER)  # fmt: skip
 
 
 _ASKED = (

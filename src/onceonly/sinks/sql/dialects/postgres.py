@@ -82,12 +82,15 @@ SELECT c.oid::text, c.relkind::text, c.relpersistence::text, row_security_active
        FROM pg_constraint WHERE confrelid = c.oid AND contype = 'f' AND %s
      UNION ALL SELECT 'the trigger ' || tgname FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal
      UNION ALL SELECT 'the rule ' || rulename FROM pg_rewrite WHERE ev_class = c.oid AND ev_type <> '1'
+     UNION ALL SELECT 'the child table ' || inhrelid::regclass
+       FROM pg_inherits WHERE inhparent = c.oid AND c.relkind = 'r'
      UNION ALL SELECT 'policies of rows' WHERE row_security_active(c.oid)
      UNION ALL SELECT 'the partitions' WHERE c.relkind = 'p' OR c.relispartition
      UNION ALL SELECT 'the encoding ' || pg_encoding_to_char(encoding) FROM pg_database
        WHERE datname = current_database() AND pg_encoding_to_char(encoding) <> 'UTF8'
    ) d(doubt))
 FROM pg_class c WHERE c.oid = to_regclass(%s)"""
+_PASSING_OVER = ("the trigger ", "the rule ", "the child table ")
 _WRONG = {
     "v": "is a view",
     "m": "is a materialized view",
@@ -257,6 +260,7 @@ class Postgres(Dialect):
             columns=tuple(columns),
             keys=tuple(sorted(keys)),
             doubts=tuple(doubts),
+            passing=tuple(each for each in doubts if each.startswith(_PASSING_OVER)),
             wrong=wrong,
             streams=not has_policies,
             id=own_id,
@@ -273,15 +277,17 @@ class Postgres(Dialect):
     def unstage(self) -> str:
         return ""
 
-    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401
+    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> int:  # noqa: ANN401
         # Of texts in the binary form, a server takes those of the client's encoding.
         kinds = kinds_of(match) if db.info.parameter_status("client_encoding") == "UTF8" else []
         form = "FORMAT binary" if kinds else "ENCODING 'UTF8'"
         rows = (HEAD, binary(batch, kinds), TAIL) if kinds else (lines(batch, match),)
         statement = f"COPY {into} ({self.listed(batch.schema.names)}) FROM STDIN ({form})"
-        with db.cursor() as cursor, cursor.copy(statement) as copy:
-            for some in rows:
-                copy.write(some)
+        with db.cursor() as cursor:
+            with cursor.copy(statement) as copy:
+                for some in rows:
+                    copy.write(some)
+            return int(cursor.rowcount)
 
     def read(self, db: Any, match: Match) -> Iterator[tuple[int, Sequence[Any]]]:  # noqa: ANN401
         # Numbers and times in the server's own form: Python has no day after the year 9999.

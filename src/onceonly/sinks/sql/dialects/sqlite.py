@@ -123,11 +123,13 @@ class Sqlite(Dialect):
             db, "SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", (table,)
         ):
             keys.add((primary[0][1],))  # the row's own number needs no index
+        triggers = self._triggers(db, table)
         return Table(
             name=table,
             columns=tuple(columns),
             keys=tuple(sorted(keys)),
-            doubts=(*doubts, *self._doubts(db, table, sql or "", columns)),
+            doubts=(*doubts, *triggers, *self._doubts(db, table, sql or "", columns)),
+            passing=tuple(triggers),
             wrong=_wrong(kind, sql or ""),
         )
 
@@ -144,11 +146,13 @@ class Sqlite(Dialect):
                 keys.add(tuple(column for column, _ in parts))
         return keys, doubts
 
+    def _triggers(self, db: Any, table: str) -> list[str]:  # noqa: ANN401
+        of_it = "SELECT name FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ?"
+        return [f"the trigger {name}" for (name,) in self.run(db, of_it, (table,))]
+
     def _doubts(self, db: Any, table: str, sql: str, columns: list[Column]) -> list[str]:  # noqa: ANN401
         found = ["a CHECK"] if re.search(r"\bCHECK\b", sql, re.IGNORECASE) else []
         found += ["a generated column"] if any(column.computed for column in columns) else []
-        of_it = "SELECT name FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ?"
-        found += [f"the trigger {name}" for (name,) in self.run(db, of_it, (table,))]
         refers = 'SELECT DISTINCT "table" FROM pragma_foreign_key_list(?)'
         found += [f"a foreign key to {other}" for (other,) in self.run(db, refers, (table,))]
         if self.options.op:
@@ -162,10 +166,11 @@ class Sqlite(Dialect):
     def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002  as other dialects
         return _TYPES.get(given.kind, "")
 
-    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401, ARG002
+    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> int:  # noqa: ANN401, ARG002
         marks = ", ".join("?" * batch.num_columns)
         sql = f"{self.verb} {into} ({self.listed(batch.schema.names)}) VALUES ({marks})"
-        db.executemany(sql, zip(*map(_values, batch.columns), strict=True))
+        cursor = db.executemany(sql, zip(*map(_values, batch.columns), strict=True))
+        return max(int(cursor.rowcount), 0)  # of none it says -1
 
     def read(self, db: Any, match: Match) -> Iterator[tuple[int, Sequence[Any]]]:  # noqa: ANN401
         cursor = db.execute(f"SELECT {self.listed(match.columns)} FROM {self.path(self.options.table)}")
