@@ -16,6 +16,10 @@ from pyspark.errors import StreamingQueryException
 from test_operators_view import assert_well
 
 import onceonly
+from onceonly.operations import audit as operation
+from onceonly.operations.audit import Word
+from onceonly.operations.find import open_checkpoint
+from onceonly.operations.given import Given
 from ways import WAIT_S, spark  # noqa: F401  a fixture
 
 if TYPE_CHECKING:
@@ -79,6 +83,17 @@ def test_a_driver_killed_in_its_commit_to_sqlite_loses_and_doubles_nothing(tmp_p
         db.execute(TABLE.format("TEXT", ""))
     options = {"url": f"sqlite:///{database}", "table": "results"}
     survives(tmp_path, "sql", options, ["commit.after_handle"], read)
+    assert audited(tmp_path / "checkpoint") == (Word.SAME, ()), "read back as Spark has given it"
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute("UPDATE results SET amount = '1.126' WHERE id = 9")
+    assert audited(tmp_path / "checkpoint")[0] is Word.DIFFERS
+
+
+def audited(checkpoint: Path) -> tuple[Word, tuple[str, ...]]:
+    """Return what is found of all rows of a table."""
+    last = operation.audit(open_checkpoint(str(checkpoint)), Given(), within_s=60).findings[-1]
+    assert last.epoch is None
+    return last.word, last.told
 
 
 @pytest.mark.parametrize(

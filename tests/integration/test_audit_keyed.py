@@ -1,4 +1,7 @@
-"""``onceonly audit`` of rows by key: they carry their epoch, so one removed, doubled or changed is found by epoch."""
+"""``onceonly audit`` of rows by key: they carry their epoch, so one removed, doubled or changed is found by epoch.
+
+In Redis, one that is changed in its place keeps its epoch: its values are read.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,8 @@ def test_redis(tmp_path: Path) -> None:
         suite = OnRedis()
         suite.server = server
         made: Any = redis.Redis.from_url(server.url, password=PASSWORD)
-        for number, (change, words) in enumerate(FOUND.items()):
+        in_place = {"changed in place": FOUND["changed"], "changed in place earlier": FOUND["changed"][::-1]}
+        for number, (change, words) in enumerate({**FOUND, **in_place}.items()):
             job = Job(suite, tmp_path / str(number))
             with job.world, closing(made) as client:
                 prefix = job.world.options["prefix"]
@@ -53,8 +57,12 @@ def test_redis(tmp_path: Path) -> None:
                 elif change == "changed":  # by one who knows nothing of versions
                     client.delete(prefix + NEWEST)
                     client.hset(prefix + NEWEST, mapping={"key": NEWEST, "value": "x"})
+                elif change.startswith("changed in place"):
+                    client.hset(prefix + (EARLIER if "earlier" in change else NEWEST), "value", "x")
                 client.set(prefix + "theirs", "of somebody else, and no hash")
                 assert job.found() == dict(enumerate(words)), change
+                told = {text for each in job.audit().findings if each.word is Word.SAME for text in each.told}
+                assert not told, "values were compared"
 
 
 @pytest.mark.long

@@ -96,7 +96,8 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float, counts: bool
             targets.see(given, name, participant)
         newest: dict[str, int] = {}
         refused: dict[str, str] = {}
-        standing = {name: _counted(targets, model, name, participant) for name, participant in made.items()}
+        columns = {name: () if counts else values.newest_columns(model, name) for name in made}
+        standing = {name: _counted(targets, model, name, made[name], columns[name]) for name in made}
         for epoch in model.epochs:
             for name, handles in _settled(epoch).items():
                 if name in made:
@@ -113,7 +114,10 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float, counts: bool
                         refused[name] = standings  # and it is not asked of the other epochs
                         findings.append(_of_held(epoch, name, standings))
                         continue
-                    findings.append(_of_epoch(epoch, name, standings, standing[name], is_newest=is_newest))
+                    decided = values.of_epoch(epoch, name, columns[name])
+                    findings.append(
+                        _of_epoch(epoch, name, standings, standing[name], decided, is_newest=is_newest)
+                    )
         findings.reverse()
         for name, participant in made.items():
             findings += _in_all(checkpoint, targets, model, name, participant, counts=counts)
@@ -165,11 +169,16 @@ def _settled(epoch: EpochModel) -> dict[str, tuple[Handle, ...]]:
 
 
 def _counted(
-    targets: _Targets, model: CheckpointModel, name: str, participant: Participant
-) -> Mapping[int, int] | str | None:
-    """Return how many rows stand of each epoch, None where the target does not tell, or a sentence why it did not."""
+    targets: _Targets,
+    model: CheckpointModel,
+    name: str,
+    participant: Participant,
+    columns: tuple[tuple[str, str], ...],
+) -> Mapping[int, Held] | str | None:
+    """Return what stands of each epoch, None where the target does not tell, or a sentence why it did not."""
     links = {epoch.view.epoch: epoch.chain[-1].index for epoch in model.epochs if epoch.chain}
-    return targets.ask(name, participant.sink.held_by_epoch, _context(model, name, participant), links)
+    asked = _context(model, name, participant, columns)
+    return targets.ask(name, participant.sink.held_by_epoch, asked, links)
 
 
 def _context(
@@ -229,7 +238,8 @@ def _of_epoch(
     epoch: EpochModel,
     name: str,
     standings: Sequence[tuple[Handle, Standing]],
-    counts: Mapping[int, int] | str | None,
+    counts: Mapping[int, Held] | str | None,
+    decided: values.Decided,
     *,
     is_newest: bool,
 ) -> Finding:
@@ -247,11 +257,11 @@ def _of_epoch(
         return finding(Word.NOT_TOLD, counts, answered=False)
     if counts is None:
         return finding(Word.NOT_TOLD, "the target does not tell the rows of an epoch")
-    stands = counts.get(epoch.view.epoch, 0)
+    held = counts.get(epoch.view.epoch, Held(rows=0))
+    stands = held.rows
     if stands == rows:
-        return finding(
-            Word.SAME, "its rows are counted by the epoch that they name, and their values not compared"
-        )
+        is_same, note = (False, held.wrong) if held.wrong else values.compared(held, decided)
+        return finding(Word.SAME if is_same else Word.DIFFERS, *note)
     written = f"{n(rows, 'row was')} decided, and {stands} stand that it has written last"
     # What is written by key may be replaced by what comes later, be it under way.
     if stands > rows or (is_newest and max(counts, default=-1) <= epoch.view.epoch):

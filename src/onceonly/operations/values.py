@@ -31,13 +31,23 @@ class Decided:
     unknown: str = ""
 
 
-def of_epoch(epoch: EpochModel, name: str) -> Decided:
-    """Return what the log says of a sink's rows in one epoch that has details."""
+def of_epoch(epoch: EpochModel, name: str, read: tuple[tuple[str, str], ...] | None = None) -> Decided:
+    """Return what the log says of a sink's rows in one epoch that has details; ``read`` are columns that were read."""
     if letters_of(name) is not None:
         return Decided(unknown=_LETTERS)
     if name not in epoch.view.sums:
         return Decided(unknown=NO_COLUMNS)
-    return Decided(columns=epoch.chain[-1].uses[name].columns, checksum=epoch.view.sums[name][1])
+    columns = epoch.chain[-1].uses[name].columns
+    if read and read != columns:
+        return Decided(unknown="the newest epoch has written other columns")
+    return Decided(columns=columns, checksum=epoch.view.sums[name][1])
+
+
+def newest_columns(model: CheckpointModel, name: str) -> tuple[tuple[str, str], ...]:
+    """Return the columns of the newest epoch in which a sink has rows; none where they are not known."""
+    return next(
+        (of_epoch(each, name).columns for each in model.epochs if each.chain and name in each.view.sums), ()
+    )
 
 
 def in_all(model: CheckpointModel, name: str) -> Decided:
@@ -50,7 +60,7 @@ def in_all(model: CheckpointModel, name: str) -> Decided:
     without = next((each.view.name for each in epochs if name not in each.view.sums), "")
     if without:
         return Decided(unknown=f"the log has not noted the columns of {without}")
-    columns = next((of_epoch(each, name).columns for each in epochs if each.chain), ())
+    columns = newest_columns(model, name)
     if not columns:
         return Decided(unknown="the log has no details any more of an epoch that wrote there")
     own = columns_digest(columns)

@@ -301,8 +301,8 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """
         return None
 
-    def held_by_epoch(self, context: QueryContext, links: Mapping[int, int]) -> Mapping[int, int] | None:  # noqa: ARG002
-        """Count the rows that stand, by the epoch of this query that has written each last.
+    def held_by_epoch(self, context: QueryContext, links: Mapping[int, int]) -> Mapping[int, Held] | None:  # noqa: ARG002
+        """Count the rows that stand, and add them up by ``context.columns``, by the epoch that wrote each last.
 
         ``links`` are the numbers of the last links of epochs: a later try than that was nobody's of ours. For rows that
         carry their epoch, and of which each epoch writes a key at most once; None where the target does not tell. An

@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
+COUNTED: Final = "of a row, no more is read than the epoch that it names"
+"""Why rows are not added up that are counted."""
 NO_COLUMNS: Final = "the log has not noted its columns"
 """Why rows cannot be read back of which nobody says what they were."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -25,6 +24,7 @@ from onceonly.families.keyed.versions import GENERATION, Origin, generation_of, 
 from onceonly.families.staged import StagedSink
 from onceonly.model import Capabilities, Guarantee
 from onceonly.ports import Leftover
+from onceonly.ports.standing import COUNTED, Held
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -134,6 +134,14 @@ class KeyedSink(StagedSink):
         """
         return None
 
+    def read_by_version(self, columns: Sequence[tuple[str, str]]) -> Mapping[int, Held] | None:  # noqa: ARG002
+        """Read the rows that stand, and add them up by their versions; None where they are only counted.
+
+        ``columns`` are names and Spark types of the rows as they were written. Operator's process; reads a part at a
+        time. Raises ``UnavailableError``.
+        """
+        return None
+
     def look(self, context: QueryContext) -> Mapping[str, str | int]:  # noqa: ARG002  for those who look
         """See whether the target can be written to: limits, permissions, types of columns; return facts of its own.
 
@@ -229,22 +237,25 @@ class KeyedSink(StagedSink):
             behind.refuse_forgotten(f"the target of the sink {self.name}", since, found)
         self._noted = max(origin.epoch, self._noted or 0)
 
-    def held_by_epoch(self, context: QueryContext, links: Mapping[int, int]) -> Mapping[int, int] | None:
+    def held_by_epoch(self, context: QueryContext, links: Mapping[int, int]) -> Mapping[int, Held] | None:
         if self.columns.op is not None or self.columns.sequence is not None:
             return None  # an epoch's rows are not as many as its keys that stand
         if self.newest(context.query, context.sink) is None:
             return None
         own = self.generation(context.query, context.sink)  # given long ago
-        found = self.versions()
+        found = self.read_by_version(context.columns) if context.columns else None
         if found is None:
-            return None
-        counts: Counter[int] = Counter()
-        for version, rows in found.items():
+            counts = self.versions()
+            if counts is None:
+                return None
+            found = {version: Held(rows=rows, unread=COUNTED) for version, rows in counts.items()}
+        held: dict[int, Held] = {}
+        for version, some in found.items():
             epoch, index = try_of(version)
             # Who writes over a row in OpenSearch makes its version greater by one.
             if generation_of(version) == own and index <= links.get(epoch, index):
-                counts[epoch] += rows
-        return counts
+                held[epoch] = _together(held[epoch], some) if epoch in held else some
+        return held
 
     def newest_epoch(self, context: QueryContext) -> int | None:
         return self.newest(context.query, context.sink)
@@ -364,3 +375,10 @@ class KeyedSink(StagedSink):
 def _own(attempt: StagedAttempt) -> KeyedAttempt:
     """Return what the runtime hands back, as this sink has made it."""
     return cast("KeyedAttempt", attempt)
+
+
+def _together(one: Held, other: Held) -> Held:
+    """Return what two tries at an epoch have left of it; what they add up to says nothing of the last one's rows."""
+    return Held(
+        rows=one.rows + other.rows, wrong=one.wrong + other.wrong, unread="rows of an earlier try stand, too"
+    )

@@ -17,6 +17,7 @@ from onceonly.ports import Refused
 from onceonly.sinks.redis import scripts, types
 from onceonly.sinks.redis.columns import Column
 from onceonly.sinks.redis.options import DECLARED, OF_SPARK_REDIS, RedisOptions
+from onceonly.sinks.redis.reading_back import Sum
 from onceonly.sinks.redis.slots import by_slot, slot_of
 from onceonly.sinks.redis.target import VALUE_BYTES_MAX, Target, digits
 from onceonly.sinks.redis.witnesses import Witnesses
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from onceonly.model import Handle
     from onceonly.options import Option
     from onceonly.ports import QueryContext, WriteContext
+    from onceonly.ports.standing import Held
     from onceonly.sinks.redis.witnesses import Lacking
 
 _OWN = "onceonly:"
@@ -132,6 +134,17 @@ class RedisSink(KeyedSink):
     def versions(self) -> Mapping[int, int]:
         counts = self._target.versions()
         return {int(text): count for text, count in counts.items() if text.isdigit()}
+
+    def read_by_version(self, columns: Sequence[tuple[str, str]]) -> Mapping[int, Held]:
+        sums: dict[int, Sum] = {}
+        for some in self._target.read([name for name, _ in columns]):
+            by_version: dict[int, list[list[bytes | None]]] = {}
+            for text, values in some:
+                if text.isdigit():
+                    by_version.setdefault(int(text), []).append(values)
+            for version, rows in by_version.items():
+                sums.setdefault(version, Sum(columns)).add(rows)
+        return {version: each.held() for version, each in sums.items()}
 
     # --- books ----------------------------------------------------------------------------------------------
 

@@ -79,6 +79,13 @@ class Target(Connections):
 
     def versions(self) -> Counter[str]:
         """Count the rows by their versions, those left out that are deleted. Reads all keys, some at a time."""
+        counts: Counter[str] = Counter()
+        for some in self.read(()):
+            counts.update(version for version, _ in some)
+        return counts
+
+    def read(self, fields: Sequence[str]) -> Iterator[list[tuple[str, list[bytes | None]]]]:
+        """Yield the versions of rows that are not deleted, each with what it has in these fields, some at a time."""
         found: dict[bytes, None] = {}
 
         def ask(client: redis.Redis) -> None:
@@ -87,14 +94,13 @@ class Target(Connections):
             found.update(dict.fromkeys(client.scan_iter(match=pattern, count=KEYS_MAX, _type="HASH")))
 
         self._everywhere(ask)
-        counts: Counter[str] = Counter()
         for keys in _parts(list(found), KEYS_MAX):
-            for version, deleted in self._send(
-                [("HMGET", key, scripts.VERSION, scripts.DELETED) for key in keys]
-            ):
-                if version is not None and deleted is None:
-                    counts[version.decode()] += 1
-        return counts
+            held = self._send([("HMGET", key, scripts.VERSION, scripts.DELETED, *fields) for key in keys])
+            yield [
+                (version.decode(), values)
+                for version, deleted, *values in held
+                if version is not None and deleted is None
+            ]
 
     def _keys(self, keys: Sequence[str]) -> Iterator[Sequence[str]]:
         """Yield keys, as many as one script looks at; on a cluster only those of one slot."""
