@@ -3515,6 +3515,15 @@ DEFECTS: Final = (
         ),
     ),
     Defect(
+        name="restored-after-what-was-taken-back",
+        group=RECOVERY,
+        what="A savepoint of epochs that were taken back from the targets is gone on after",
+        file="operations/restoring.py",
+        before="    former.refuse_undone(lives, savepoint, starting.decided_of(savepoint, address))\n",
+        after="",
+        tests=("tests/unit/test_savepoints_withdraw.py::test_what_was_taken_back_is_not_gone_on_after[-1]",),
+    ),
+    Defect(
         name="restored-before-what-kafka-keeps",
         group=RECOVERY,
         what="A query is restored to a place behind which Kafka has deleted rows, though it was asked",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from tests.unit.test_conformance_sinks import TestFiles as FilesSuite
 
 from onceonly import files, savepoints
 from onceonly.errors import ConfigurationError
+from onceonly.events import stamp
 from onceonly.log import open_log
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
@@ -32,12 +34,12 @@ from onceonly.stores.configuration import settings
 from onceonly_proof.conformance.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tests.unit.operator_bench import BoxSink, Ran
 
     from onceonly.log.actions import Action
-    from onceonly.model import Handle
+    from onceonly.model import Handle, Link, Vote
     from onceonly.ports import QueryContext
     from onceonly_proof.conformance import SinkConformance
 
@@ -311,6 +313,40 @@ def test_epochs_that_another_id_counts_for_itself_all_came_later(tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert len(first.seen()) == 6
     assert second.seen() == []
+
+
+class Again(QueryCoordinator):
+    """Another life of the query, which plans anew."""
+
+    def link(self, epoch: int, index: int = 0, *, votes: Iterable[Vote] = (), abort: str = "") -> Link:
+        return replace(super().link(epoch, index, votes=votes, abort=abort), plan="another", stamp=stamp())
+
+
+@pytest.mark.parametrize("epochs", [0, 1, 2, 22])
+@pytest.mark.parametrize("more", [(), ("--output", "again")], ids=["", "again"])
+def test_what_was_taken_back_is_not_gone_on_after(tmp_path: Path, epochs: int, more: tuple[str, ...]) -> None:
+    """However far the query has come since: the rows of epochs that were taken back are in no target."""
+    first = QueryCoordinator(tmp_path / "query")
+    first.complete(0)
+    for name, epoch in (("early", 0), ("middle", 1), ("late", 3)):
+        first.complete(*range(len(list((first.path / "commits").iterdir())), epoch + 1))
+        savepoints.create(str(first.path), str(tmp_path / name))
+    assert withdraw(tmp_path / "middle", tmp_path / "two").returncode == 0
+    second = Again(tmp_path / "two", keep=2)
+    second.complete(*range(2, 2 + epochs))
+    second.log.fold()
+    there = ("--sink", f"box={BOX}", *more)
+    done = run("savepoint", "restore", tmp_path / "late", "--to", tmp_path / "three", *there)
+    assert done.returncode == 64
+    assert "is no epoch of its query any more" in done.stderr
+    assert not (tmp_path / "three").exists()
+    for name in ("middle", "early"):
+        done = run("savepoint", "restore", tmp_path / name, "--to", tmp_path / f"from-{name}", *there)
+        assert "is no epoch" not in done.stderr
+        assert (done.returncode == 0) == (bool(more) or (epochs, name) == (0, "middle")), done.stderr
+        if done.returncode == 0:
+            break  # it has gone there
+    assert run("savepoint", "fork", tmp_path / "late", "--to", tmp_path / "four").returncode == 0
 
 
 def manifests(folder: Path, epochs: Sequence[int]) -> Ledger:

@@ -16,7 +16,7 @@ from onceonly import events
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, UnavailableError
 from onceonly.log import identity
 from onceonly.log.actions import OPERATOR
-from onceonly.log.history import by_sink
+from onceonly.log.history import by_sink, summarise
 from onceonly.log.left import RESTORED, is_end
 from onceonly.log.opening import look
 from onceonly.log.place import home_of
@@ -28,7 +28,7 @@ from onceonly.settings.registry import BUILT_IN
 from onceonly.words import epoch_ranges, n
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from onceonly.model import SinkUse
@@ -102,6 +102,31 @@ def since(checkpoint: Checkpoint, savepoint: Savepoint) -> int:
     A query that went on under an id of its own counts its epochs for itself: all that it has written came later.
     """
     return savepoint.epoch if checkpoint.log.token == savepoint.log else -1
+
+
+def refuse_undone(lives: Sequence[Checkpoint], savepoint: Savepoint, decided: Link) -> None:
+    """Raise where a savepoint's epoch, which was ``decided``, was taken back since: its rows are in no target."""
+    own = [each for each in lives if each.log.token == savepoint.log]
+    if not own or _stands(own[-1], decided):
+        return
+    raise ConfigurationError(
+        f"chk-{savepoint.epoch} of the savepoint {savepoint.name} is no epoch of its query any more: that was restored "
+        f"to an earlier one since, at {own[-1].path}, and what came after it was taken back. Its rows would be lost",
+        next_step="take a savepoint of the query as it is now, or an older one; or fork this one, with targets of its "
+        "own",
+    )
+
+
+def _stands(checkpoint: Checkpoint, decided: Link) -> bool:
+    """Say whether a checkpoint goes on after a decision; true, too, where its log does not keep that epoch any more."""
+    newest = checkpoint.log.newest()
+    if newest is None or newest < decided.epoch:
+        return False
+    if chain := checkpoint.log.chain(decided.epoch):
+        return decided in chain
+    line = next((each for each in checkpoint.log.history(decided.epoch) if each.epoch == decided.epoch), None)
+    own = summarise([decided], None)
+    return line is None or (line.sinks, line.at) == (own.sinks, own.at)
 
 
 def beyond(checkpoint: Checkpoint, epoch: int) -> list[Beyond]:

@@ -80,6 +80,7 @@ def restore(
         return whole
     starting.refuse_if_taken(to)
     lives, is_there = former.trail(savepoint, to)
+    former.refuse_undone(lives, savepoint, starting.decided_of(savepoint, address))
     after = _after(savepoint, lives, output, is_there=is_there)
     newest = lives[-1] if is_there else None
     if newest is not None:

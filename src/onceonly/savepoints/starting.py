@@ -260,7 +260,7 @@ def _is_anybodys(name: str) -> bool:
 
 def _begin_log(savepoint: Savepoint, place: Address, to: str, begun: Beginning, *, refused: bool) -> None:
     """Begin the log of a query of its own: its first epoch is the savepoint's, which another has decided."""
-    link = _newest_link(savepoint, place)
+    link = decided_of(savepoint, place)
     store = log_store(to)
     store.prepare(log_files.FOLDERS)
     if targets := _targets(savepoint, place, refused=refused):
@@ -310,7 +310,8 @@ def _targets(savepoint: Savepoint, place: Address, *, refused: bool) -> tuple[or
     return (*(each for each in origin.targets_of(own) if each.identity not in known), *kept)
 
 
-def _newest_link(savepoint: Savepoint, place: Address) -> Link:
+def decided_of(savepoint: Savepoint, place: Address) -> Link:
+    """Return the decision of a savepoint's epoch. Raises ``LogError`` where it is damaged."""
     prefix = f"{FOLDER}/{log_files.LINKS}{savepoint.epoch:020d}."
     count = sum(each.name.startswith(prefix) for each in savepoint.files)
     return _link(savepoint, place, f"{prefix}{count - 1}.json")
