@@ -25,8 +25,8 @@ def rows(*ids: str | None) -> pa.Table:
     return table(COLUMNS, [(f"row {each}".encode(), 0, each) for each in ids])
 
 
-def opened(folder: Path, *, wait_s: float = 0, **limits: float) -> Writer:
-    """Open the journal in a folder to write it."""
+def opened(folder: Path | str, *, wait_s: float = 0, **limits: float) -> Writer:
+    """Open the journal in a folder or on a store to write it."""
     return Writer.open(
         Journal.at(str(folder)),
         replace(LIMITS, **limits),  # type: ignore[arg-type]
@@ -36,7 +36,7 @@ def opened(folder: Path, *, wait_s: float = 0, **limits: float) -> Writer:
     )
 
 
-def held(folder: Path, numbers: Iterable[int] | None = None) -> list[str | None]:
+def held(folder: Path | str, numbers: Iterable[int] | None = None) -> list[str | None]:
     """Return the ids of the rows in a journal, from the oldest on."""
     journal = Journal.at(str(folder))
     identity = journal.identity()
