@@ -1,6 +1,6 @@
-"""A streaming job in its own process, to be killed: records of a stream → a table of SQLite, each value once.
+"""A streaming job in its own process, to be killed: records of a stream → a table of SQLite or the ledger, each once.
 
-Run as a script by ``test_kinesis_source_queries.py``. It ends when a file ``stop`` is beside its checkpoint.
+Run as a script by ``test_kinesis_source_queries.py`` and others. It ends when a file ``stop`` is beside its checkpoint.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ import sys
 from pathlib import Path
 
 import rate_rows
+from ledger_sink import LedgerSink
+
+import onceonly
 
 
-def main(checkpoint: Path, source: dict[str, str], sink: dict[str, str]) -> None:
+def main(checkpoint: Path, source: dict[str, str], sink: dict[str, str], conf: dict[str, str]) -> None:
     """Run until it is told to stop. A failed query is told on exit."""
-    spark = rate_rows.session()
+    spark = rate_rows.session(conf=conf)
+    onceonly.register(spark, LedgerSink)
     rows = spark.readStream.format("onceonly.kinesis").options(**source).load()
     query = (
         rows.selectExpr("CAST(value AS STRING) AS value", "partitionKey AS key")
-        .writeStream.format("onceonly.sqlite")
+        .writeStream.format("onceonly.ledger" if "folder" in sink else "onceonly.sqlite")
         .options(**sink)
         .option("checkpointLocation", str(checkpoint))
         .start()
@@ -28,4 +32,4 @@ def main(checkpoint: Path, source: dict[str, str], sink: dict[str, str]) -> None
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3]))
+    main(Path(sys.argv[1]), *map(json.loads, sys.argv[2:]))

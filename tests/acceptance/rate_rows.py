@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-def session(hadoop: Mapping[str, str] | None = None) -> SparkSession:
-    """Make the session of a job whose checkpoint is on this machine; ``hadoop`` tells how stores are reached."""
+def session(
+    hadoop: Mapping[str, str] | None = None, *, conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Make the session of a job whose checkpoint is on this machine; ``hadoop`` tells how stores are reached.
+
+    ``conf`` is told to Spark, too, and comes last.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         onceonly.configure(SparkSession.builder.master("local[2]"))
@@ -29,6 +34,7 @@ def session(hadoop: Mapping[str, str] | None = None) -> SparkSession:
         .config("spark.driver.memory", "700m")
         .config("spark.driver.extraJavaOptions", SHORT_LIVED_JAVA)
         .config(map={f"spark.hadoop.{name}": value for name, value in (hadoop or {}).items()})
+        .config(map=dict(conf or {}))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

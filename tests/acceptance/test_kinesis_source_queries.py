@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import harness
 import kinesis_job
 import pytest
+import spark_log
 from botocore.exceptions import BotoCoreError, ClientError
+from standalone import Standalone
 
 from onceonly_proof.embedded.kinesis import EmbeddedKinesis
 from onceonly_proof.handover import until
@@ -83,10 +85,17 @@ class Table:
             return [value for (value,) in db.execute('SELECT "value" FROM "rows" ORDER BY rowid')]
 
 
-def start(folder: Path, source: dict[str, str], sink: dict[str, str], failpoints: str = "") -> Run:
+def start(
+    checkpoint: Path,
+    source: dict[str, str],
+    sink: dict[str, str],
+    failpoints: str = "",
+    conf: dict[str, str] | None = None,
+) -> Run:
     """Start a life of the job."""
-    told = [str(folder / "checkpoint"), json.dumps(source), json.dumps(sink)]
-    return harness.start(kinesis_job.__file__, folder, *told, failpoints=failpoints)
+    told = [str(checkpoint), *map(json.dumps, (source, sink, conf or {}))]
+    path = {"PYTHONPATH": harness.python_path()}
+    return harness.start(kinesis_job.__file__, checkpoint.parent, *told, failpoints=failpoints, env=path)
 
 
 def test_every_record_is_in_the_table_once_whatever_dies(tmp_path: Path) -> None:
@@ -99,7 +108,7 @@ def test_every_record_is_in_the_table_once_whatever_dies(tmp_path: Path) -> None
         }  # fmt: skip
         feeder = Feeder(server, "records")
         for place, failpoints in enumerate(LIVES):
-            run = start(tmp_path, source, table.options, failpoints)
+            run = start(tmp_path / "checkpoint", source, table.options, failpoints)
             try:
                 run.wait_for(failpoints.partition("=")[0])
                 if place % 3 == 0:
@@ -107,7 +116,7 @@ def test_every_record_is_in_the_table_once_whatever_dies(tmp_path: Path) -> None
                     server.start()
             finally:
                 run.kill_tree()
-        run = start(tmp_path, source, table.options)
+        run = start(tmp_path / "checkpoint", source, table.options)
         try:
             seen = len(table.rows())
             run.until(lambda: len(table.rows()) > seen, "new rows")
@@ -126,6 +135,61 @@ def test_every_record_is_in_the_table_once_whatever_dies(tmp_path: Path) -> None
             key, number, _ = value.split(":")
             ordered.setdefault(key, []).append(int(number))
         assert all(numbers == sorted(numbers) for numbers in ordered.values())
+
+
+def test_a_twin_of_a_slow_task_reads_other_records_and_each_is_in_the_table_once(tmp_path: Path) -> None:
+    """Speculation on: the first attempt has read, and not fixed what; its twin reads more, and fixes that.
+
+    The first one is the quicker in the end, and must give what its twin has fixed.
+    """
+    hosts = ["127.0.0.1", "127.0.0.2"]
+    with EmbeddedKinesis() as server, Standalone(tmp_path, hosts) as cluster:
+        server.make_stream("records", shards=2)
+        put = [f"{number}" for number in range(60)]
+
+        def feed(texts: list[str]) -> None:
+            client = server.client()
+            for text in texts:
+                client.put_record(StreamName="records", PartitionKey=f"k{text}", Data=text.encode())
+            client.close()
+
+        feed(put[:20])
+        table = Table(tmp_path)
+        source = {**server.options("records"), "onceonly.ranges": str(tmp_path / "ranges"), "tasks": "2"}
+        # The third pass is the twin's, the second put as well: the other task's was the first.
+        armed = "range.before_put=pause@1#slow, range.before_put=pause@2#other, range.after_put=pause@2#twin"
+        env = {
+            "ONCEONLY_FAILPOINTS": armed, "ONCEONLY_FAILPOINTS_DIR": str(tmp_path / "fired-1"),
+            "PYTHONPATH": harness.python_path(),
+        }  # fmt: skip
+        conf = dict(pair.split("=", 1) for pair in cluster.conf(env)[3::2])
+        conf |= dict(pair.split("=", 1) for pair in spark_log.conf(tmp_path / "spark-log")[1::2])
+        often = {"": "true", ".interval": "100ms", ".quantile": "0.5", ".multiplier": "1.1"}
+        conf |= {f"spark.speculation{name}": value for name, value in often.items()}
+        conf["spark.master"] = cluster.url
+        run = start(tmp_path / "checkpoint", source, table.options, armed, conf)
+        try:
+            for point in ("range.before_put#slow", "range.before_put#other"):
+                run.wait_for(point)
+            feed(put[20:40])
+            (run.fired / "resume#other").touch()
+            run.wait_for("range.after_put#twin")
+            assert table.rows() == []
+            (run.fired / "resume#slow").touch()
+            run.until(table.rows, "the first epoch")
+            (run.fired / "resume#twin").touch()
+            feed(put[40:])
+            run.until(lambda: len(table.rows()) >= len(put), "all rows")
+            (tmp_path / "stop").touch()
+            assert run.wait() == 0, run.tail()
+        finally:
+            run.kill_tree()
+    assert sorted(table.rows()) == sorted(put)
+    tasks = spark_log.tasks(tmp_path / "spark-log")
+    *firsts, twin = (tasks[str(number)] for number in range(3))
+    slow = firsts[twin.partition]
+    assert (slow.speculative, slow.partition, slow.ended) == (False, twin.partition, "Success")
+    assert (twin.speculative, twin.ended) == (True, "TaskKilled")
 
 
 def test_a_format_reads_what_it_writes(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811  a fixture
