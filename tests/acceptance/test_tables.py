@@ -49,11 +49,16 @@ def run_to_the_end(folder: Path, form: str, options: Mapping[str, str]) -> None:
         run.kill_tree()
 
 
-def test_each_epoch_is_one_version_of_a_delta_table_whatever_is_killed(tmp_path: Path) -> None:
-    """Once the decision stands and nothing is in the table, and once the table has it and no receipt stands."""
+@pytest.mark.parametrize(
+    "points", [("receipt.before_put",), pytest.param(("commit.before_handle",), marks=pytest.mark.long)]
+)
+def test_each_epoch_is_one_version_of_a_delta_table_whatever_is_killed(
+    tmp_path: Path, points: tuple[str, ...]
+) -> None:
+    """Once the table has it and no receipt stands, or once the decision stands and nothing is in the table."""
     path = tmp_path / "table"
     options = {"path": str(path), "create": "true"}
-    for point in ("commit.before_handle", "receipt.before_put"):
+    for point in points:
         run_and_kill_at(tmp_path, "onceonly.delta", options, point)
     run_to_the_end(tmp_path, "onceonly.delta", options)
     table = DeltaTable(path)
