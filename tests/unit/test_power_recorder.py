@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.unit.disk_bench import World, in_child, memory
 from tests.unit.power_recorder import Recorder, read_tree, write_tree
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from onceonly.ports import InputFiles
 
 __all__ = ["memory"]  # a fixture
-STATES = 100
 
 
 def test_what_a_process_does_is_recorded_as_it_was_done(tmp_path: Path) -> None:
@@ -72,7 +72,8 @@ class SparksWorld(World):
         return [each for each in super().remains() if Path(each).parent not in sparks]
 
 
-def test_after_a_power_cut_at_any_operation_each_row_is_there_once(memory: Path) -> None:
+@pytest.mark.parametrize("most", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_after_a_power_cut_at_any_operation_each_row_is_there_once(memory: Path, most: int) -> None:
     world = SparksWorld(memory / "world")
 
     def live() -> None:
@@ -86,7 +87,7 @@ def test_after_a_power_cut_at_any_operation_each_row_is_there_once(memory: Path)
     hit = {one.at for state in states for one in state.cuts}
     assert sorted(hit) == list(range(len(ops) + 1))
     wrong: list[str] = []
-    for state in states[:STATES]:
+    for state in states[:most]:
         write_tree(cut(base, ops[: state.first.at], state.first.keep), world.folder)
         fresh = SparksWorld(world.folder)
         end = in_child(fresh.settle, calls=())
@@ -96,4 +97,4 @@ def test_after_a_power_cut_at_any_operation_each_row_is_there_once(memory: Path)
             fresh.judge_settled()
         except (AssertionError, OSError, ValueError) as error:
             wrong.append(f"{state.first}: {error}")
-    assert not wrong, f"{len(wrong)} of {STATES}:\n" + "\n".join(wrong[:5])
+    assert not wrong, f"{len(wrong)} of {most}:\n" + "\n".join(wrong[:5])
