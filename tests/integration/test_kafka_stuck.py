@@ -102,17 +102,28 @@ def by_tls(folder: Path) -> Iterator[tuple[KafkaProxy, EmbeddedKafka, dict[str, 
             yield proxy, kafka, client
 
 
+@pytest.fixture(scope="module", params=[plain, by_login, by_tls])
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[KafkaProxy, EmbeddedKafka, dict[str, str]]]:
+    world: World = request.param
+    with world(tmp_path_factory.mktemp("world")) as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("after", [0, 1, 400], ids=["taken and silent", "one byte", "half way"])
-@pytest.mark.parametrize("world", [plain, by_login, by_tls])
-def test_a_client_that_is_stuck_in_any_state_is_replaced(world: World, after: int, tmp_path: Path) -> None:
-    with world(tmp_path) as (proxy, kafka, client):
-        options = {
-            "kafka.bootstrap.servers": proxy.address,
-            **{f"kafka.{key}": each for key, each in client.items()},
-        }
-        query = Query(kafka, **options)
-        handles = [query.prepare("a", slot=slot) for slot in range(2)]
-        proxy.silence(after)
+def test_a_client_that_is_stuck_in_any_state_is_replaced(
+    shared: tuple[KafkaProxy, EmbeddedKafka, dict[str, str]], after: int
+) -> None:
+    proxy, kafka, client = shared
+    options = {
+        "kafka.bootstrap.servers": proxy.address,
+        **{f"kafka.{key}": each for key, each in client.items()},
+    }
+    query = Query(kafka, **options)
+    handles = [query.prepare("a", slot=slot) for slot in range(2)]
+    proxy.silence(after)
+    try:
         proxy.cut_all()
         began = time.monotonic()
         outcomes: list[object] = []
@@ -127,12 +138,13 @@ def test_a_client_that_is_stuck_in_any_state_is_replaced(world: World, after: in
         assert len(outcomes) == 4, "each attempt ends in time, however many wait"
         assert time.monotonic() - began < REPLACED_S
         assert {type(each) for each in outcomes} == {RetryLater}
+    finally:
         proxy.speak()
-        spoken = time.monotonic()
-        for number, handle in enumerate(handles):
-            assert query.commit(handle) in ENDED, number
-        assert time.monotonic() - spoken < REPLACED_S
-        assert query.commit(query.prepare("b", epoch=1)) in ENDED
+    spoken = time.monotonic()
+    for number, handle in enumerate(handles):
+        assert query.commit(handle) in ENDED, number
+    assert time.monotonic() - spoken < REPLACED_S
+    assert query.commit(query.prepare("b", epoch=1)) in ENDED
 
 
 def test_one_silent_broker_holds_back_no_commit_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,36 +242,35 @@ def black_hole(host: str, port: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("hole", ["127.0.0.9", "::1"])
 def test_behind_an_address_that_is_a_black_hole_the_next_one_is_tried(
-    hole: str, monkeypatch: pytest.MonkeyPatch
+    hole: str, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with EmbeddedKafka(properties=PROPERTIES) as kafka:
-        port = int(kafka.bootstrap_servers.rpartition(":")[2])
-        kafka.create_topic("t")
-        resolve(monkeypatch, "broker.example", hole, "127.0.0.1")
-        admin = Admin(KafkaOptions.parse({"kafka.bootstrap.servers": f"broker.example:{port}", "topic": "t"}))
-        with black_hole(hole, port):
-            began = time.monotonic()
-            while True:
-                try:
-                    assert admin.cluster_id
-                    break
-                except NotAnsweredError:
-                    assert time.monotonic() - began < REPLACED_S
-            assert time.monotonic() - began < REPLACED_S
+    port = int(kafka.bootstrap_servers.rpartition(":")[2])
+    resolve(monkeypatch, "broker.example", hole, "127.0.0.1")
+    admin = Admin(KafkaOptions.parse({"kafka.bootstrap.servers": f"broker.example:{port}", "topic": "t"}))
+    with black_hole(hole, port):
+        began = time.monotonic()
+        while True:
+            try:
+                assert admin.cluster_id
+                break
+            except NotAnsweredError:
+                assert time.monotonic() - began < REPLACED_S
+        assert time.monotonic() - began < REPLACED_S
+    admin.close()
+
+
+def test_only_addresses_of_the_family_that_is_wanted_are_tried(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = int(kafka.bootstrap_servers.rpartition(":")[2])
+    resolve(monkeypatch, "broker.example", "::1", "127.0.0.1")
+    options = {
+        "kafka.bootstrap.servers": f"broker.example:{port}", "topic": "t",
+        "kafka.broker.address.family": "v4", "kafka.socket.connection.setup.timeout.ms": "1000",
+    }  # fmt: skip
+    with black_hole("::1", port):
+        admin = Admin(KafkaOptions.parse(options))
+        began = time.monotonic()
+        assert admin.cluster_id
+        assert time.monotonic() - began < 1.0, "the other address was not tried"
         admin.close()
-
-
-def test_only_addresses_of_the_family_that_is_wanted_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    with EmbeddedKafka(properties=PROPERTIES) as kafka:
-        port = int(kafka.bootstrap_servers.rpartition(":")[2])
-        resolve(monkeypatch, "broker.example", "::1", "127.0.0.1")
-        options = {
-            "kafka.bootstrap.servers": f"broker.example:{port}", "topic": "t",
-            "kafka.broker.address.family": "v4", "kafka.socket.connection.setup.timeout.ms": "1000",
-        }  # fmt: skip
-        with black_hole("::1", port):
-            admin = Admin(KafkaOptions.parse(options))
-            began = time.monotonic()
-            assert admin.cluster_id
-            assert time.monotonic() - began < 1.0, "the other address was not tried"
-            admin.close()
