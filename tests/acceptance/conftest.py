@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import harness
 from harness import Bench
 
 if TYPE_CHECKING:
@@ -94,19 +95,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def classes(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an archive of the classes that a job loads: a quarter of a life's time, and lives are what tests spend.
-
-    Java without such an archive, or with another version's, goes on without it.
-    """
-    folder = tmp_path_factory.mktemp("classes")
-    bench = Bench(kafka, folder)
-    bench.feed([("k", "v")] * 10)
-    # The broker may have started a moment ago, and know its coordinators a moment later.
-    bench.args = ["--restart", "5", f"--java=-XX:ArchiveClassesAtExit={folder / 'job.jsa'} -Xlog:disable"]
-    bench.run()
-    return folder / "job.jsa"
+    """Return the archive of the classes that a job loads; make it where no campaign has done so yet."""
+    archive = harness.archive()
+    if not archive.path.exists():
+        folder = tmp_path_factory.mktemp("classes")
+        bench = Bench(kafka, folder)
+        bench.feed([("k", "v")] * 10)
+        # The broker may have started a moment ago, and know its coordinators a moment later.
+        bench.args = ["--restart", "5", f"--java={archive.option(folder)}"]
+        run = bench.start()
+        try:
+            assert run.wait() == 0, run.tail()
+            archive.finish(run, folder)
+        finally:
+            run.kill_tree()
+    return archive.path
 
 
 @pytest.fixture
 def bench(kafka: EmbeddedKafka, classes: Path, tmp_path: Path) -> Bench:
-    return Bench(kafka, tmp_path, classes=classes)
+    return Bench(kafka, tmp_path)

@@ -13,6 +13,7 @@ import uuid
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -23,7 +24,10 @@ from doc_blocks import extract
 import onceonly
 from onceonly.failpoints import fired
 from onceonly_proof.auditor import query_id
+from onceonly_proof.campaign.classes import ClassArchive
+from onceonly_proof.campaign.machine import machine
 from onceonly_proof.embedded.kafka_settings import FEEDER
+from onceonly_proof.process import members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +49,6 @@ class Bench:
     folder: Path
     args: list[str] = field(default_factory=list)
     partitions: int = 2
-    classes: Path | None = None
     name: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:8]}")
 
     def __post_init__(self) -> None:
@@ -99,7 +102,6 @@ class Bench:
         told = [
             *("--servers", self.kafka.bootstrap_servers, "--source", self.source, "--target", self.target),
             *("--checkpoint", str(self.checkpoint), *self.args),
-            *([f"--java=-XX:SharedArchiveFile={self.classes}"] if self.classes else []),
         ]
         own = {"PYTHONPATH": python_path(self.folder), "ONCEONLY_EVENTS": str(self.events)}
         return start(str(JOB), self.folder, *told, failpoints=failpoints, env={**own, **(env or {})})
@@ -211,6 +213,21 @@ def python_path(*folders: str | Path) -> str:
     return os.pathsep.join(filter(None, map(str, (HERE, *folders, os.environ.get("PYTHONPATH", "")))))
 
 
+@cache
+def archive() -> ClassArchive:
+    """Return the archive of classes that all jobs share with campaigns: a quarter of a life's time."""
+    return ClassArchive.of(str(machine()["java"]))
+
+
+def java_options() -> dict[str, str]:
+    """Return the variable by which the JVM of a job is told of the archive, if there is one by now."""
+    if not archive().path.exists():
+        return {}
+    # Where it does not fit, Java goes on without it, and says so.
+    told = f"-XX:SharedArchiveFile={archive().path} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    return {"SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {told}".lstrip()}
+
+
 def start(
     script: str, folder: Path, *told: str, failpoints: str = "", env: Mapping[str, str] | None = None
 ) -> Run:
@@ -223,6 +240,7 @@ def start(
         "ONCEONLY_FAILPOINTS": failpoints,
         "ONCEONLY_FAILPOINTS_DIR": str(fired),
         "SPARK_LOCAL_DIRS": str(folder / "spark"),
+        **java_options(),
         **(env or {}),
     }
     with log.open("wb") as out:
@@ -272,6 +290,10 @@ class Run:
 
     def points_fired(self) -> list[str]:
         return fired(self.fired)
+
+    def members(self) -> list[psutil.Process]:
+        """List what runs of it, also where a parent has ended."""
+        return members(self.process.pid)
 
     def tree(self) -> list[psutil.Process]:
         """Return the job's processes, parents first, each stopped so that none can fork away."""

@@ -167,4 +167,4 @@ def beside(bench: Bench) -> Bench:
     """Make another job, whose run is the measure."""
     folder = bench.folder / "twin"
     folder.mkdir()
-    return type(bench)(bench.kafka, folder, classes=bench.classes)
+    return type(bench)(bench.kafka, folder)

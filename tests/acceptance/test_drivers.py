@@ -71,7 +71,7 @@ def test_a_driver_that_stands_still_past_the_brokers_time_out_loses_and_doubles_
     own_kafka: EmbeddedKafka, classes: Path, tmp_path: Path
 ) -> None:
     """SIGSTOP for all of it, SIGCONT when the broker has dropped what it had open; again at the next step."""
-    bench = Bench(own_kafka, tmp_path, classes=classes)
+    bench = Bench(own_kafka, tmp_path)
     bench.args = [*SMALL_EPOCHS, "--restart", "1000"]
     bench.args += ["--option", "kafka.transaction.timeout.ms=8000"]
     bench.feed(ROWS)

@@ -78,7 +78,7 @@ def test_an_epoch_with_a_slot_that_stands_still_runs_again(bench: Bench, way: st
 def test_an_epoch_that_comes_near_the_brokers_time_out_runs_again_before_it_is_decided(
     patient_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, way: str
 ) -> None:
-    bench = Bench(patient_kafka, tmp_path, classes=classes)
+    bench = Bench(patient_kafka, tmp_path)
     bench.args = ["--way", way, "--restart", "5", "--option", "kafka.transaction.timeout.ms=10000"]
     bench.feed(ROWS)
     run = bench.start(f"link.before_check=pause@{LATE + 1}")

@@ -64,7 +64,7 @@ def test_a_broker_that_dies_in_every_phase_loses_and_doubles_nothing(
     own_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, way: str
 ) -> None:
     """SIGKILLed and started while a slot writes, prepares, an epoch is committed, and down in a recovery."""
-    bench = Bench(own_kafka, tmp_path, classes=classes)
+    bench = Bench(own_kafka, tmp_path)
     bench.args = ["--way", way, "--restart", "1000", "--per-epoch", "50"]
     bench.args += ["--option", "onceonly.commit.timeout=2"]
     bench.args += [part for pair in BRIEF for part in ("--source-option", pair)]
@@ -113,7 +113,7 @@ def test_a_worker_that_is_stopped_past_the_brokers_time_out_writes_nothing_late(
     own_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, way: str
 ) -> None:
     """SIGSTOP in mid-write, and after the slot has prepared; SIGCONT when the broker has dropped all of it."""
-    bench = Bench(own_kafka, tmp_path, classes=classes)
+    bench = Bench(own_kafka, tmp_path)
     bench.args = ["--way", way, "--restart", "1000", "--option", "kafka.transaction.timeout.ms=8000"]
     bench.feed(ROWS)
     armed = tmp_path / "armed"
@@ -183,7 +183,7 @@ def test_other_rows_than_were_lost_stop_the_query_and_double_nothing(
     own_kafka: EmbeddedKafka, classes: Path, tmp_path: Path
 ) -> None:
     """One handle of chk-1 is committed, the broker drops the other one, and the replay draws other values."""
-    bench = Bench(own_kafka, tmp_path, classes=classes)
+    bench = Bench(own_kafka, tmp_path)
     bench.args = ["--restart", "1000", "--option", "kafka.transaction.timeout.ms=10000"]
     bench.args += ["--column", "key", "--column", "uuid() as value"]
     bench.feed(ROWS)

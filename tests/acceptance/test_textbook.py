@@ -23,7 +23,9 @@ RECORDED = recordings.read()
 
 @pytest.fixture
 def recorder(kafka: EmbeddedKafka, classes: Path, tmp_path: Path) -> Recorder:
-    return Recorder(kafka, tmp_path, lambda _: None, java=f"-XX:SharedArchiveFile={classes}")
+    return Recorder(
+        kafka, tmp_path, lambda _: None, java=f"-XX:SharedArchiveFile={classes}" if classes.exists() else ""
+    )
 
 
 def recorded(point: str) -> Crash:

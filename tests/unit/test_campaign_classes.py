@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -14,8 +15,6 @@ from onceonly_proof.campaign.classes import ClassArchive
 if TYPE_CHECKING:
     import psutil
 
-    from onceonly_proof.process import JobProcess
-
 
 @dataclass
 class FakeProcess:
@@ -23,10 +22,6 @@ class FakeProcess:
 
     def members(self) -> list[psutil.Process]:
         return self.alive
-
-
-def job(process: FakeProcess) -> JobProcess:
-    return cast("JobProcess", process)
 
 
 @pytest.fixture
@@ -44,7 +39,7 @@ def test_the_first_life_that_ends_in_order_writes_it_and_later_ones_read_it(
     archive: ClassArchive, tmp_path: Path
 ) -> None:
     written(archive.option(tmp_path)).write_bytes(b"classes")
-    archive.finish(job(FakeProcess()), tmp_path)
+    archive.finish(FakeProcess(), tmp_path)
 
     assert archive.path.read_bytes() == b"classes"
     assert archive.option(tmp_path) == f"-XX:SharedArchiveFile={archive.path}"
@@ -52,7 +47,7 @@ def test_the_first_life_that_ends_in_order_writes_it_and_later_ones_read_it(
 
 
 def test_a_life_that_has_written_none_leaves_none(archive: ClassArchive, tmp_path: Path) -> None:
-    archive.finish(job(FakeProcess()), tmp_path)
+    archive.finish(FakeProcess(), tmp_path)
 
     assert not archive.path.exists()
 
@@ -62,7 +57,7 @@ def test_what_is_written_too_slowly_is_not_put_in_place(
 ) -> None:
     monkeypatch.setattr(classes, "_DUMP_TIMEOUT_S", 0.1)
     written(archive.option(tmp_path)).write_bytes(b"ha")
-    archive.finish(job(FakeProcess(alive=cast("list[psutil.Process]", ["the JVM"]))), tmp_path)
+    archive.finish(FakeProcess(alive=cast("list[psutil.Process]", ["the JVM"])), tmp_path)
 
     assert not archive.path.exists()
 
@@ -70,3 +65,16 @@ def test_what_is_written_too_slowly_is_not_put_in_place(
 def test_another_java_has_another_archive(archive: ClassArchive) -> None:
     assert ClassArchive.of("java 21").path != archive.path
     assert ClassArchive.of("java 17").path == archive.path
+
+
+def test_a_spark_that_was_installed_anew_has_another_archive(
+    archive: ClassArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    monkeypatch.setattr(classes, "_jars", lambda: jars)
+    first = ClassArchive.of("java 17").path
+    assert first != archive.path
+    assert ClassArchive.of("java 17").path == first
+    os.utime(jars, (1, 1))
+    assert ClassArchive.of("java 17").path != first

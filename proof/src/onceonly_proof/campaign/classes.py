@@ -11,18 +11,25 @@ import os
 import shutil
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from onceonly.jars.locked import cache_folder
 from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from onceonly_proof.process import JobProcess
+    import psutil
 
 _DUMP_TIMEOUT_S = 90.0
 _WRITTEN = "classes.jsa"
+
+
+class Members(Protocol):
+    """A life, by its processes."""
+
+    def members(self) -> list[psutil.Process]:
+        """List those that still run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +40,13 @@ class ClassArchive:
 
     @classmethod
     def of(cls, java: str) -> ClassArchive:
-        """Return the one for this Java, as it names itself, and the installed Spark."""
-        name = hashlib.sha256(f"{java} {metadata.version('pyspark')}".encode()).hexdigest()[:16]
+        """Return the one for this Java, as it names itself, and the installed Spark.
+
+        Java takes one for its jars only where they lie as they lay, and have not been written anew.
+        """
+        jars = _jars()
+        spark = f"{metadata.version('pyspark')} {jars} {jars.stat().st_mtime_ns if jars.is_dir() else 0}"
+        name = hashlib.sha256(f"{java} {spark}".encode()).hexdigest()[:16]
         return cls(cache_folder() / "classes" / f"{name}.jsa")
 
     def option(self, life: Path) -> str:
@@ -43,7 +55,7 @@ class ClassArchive:
             return f"-XX:SharedArchiveFile={self.path}"
         return f"-XX:ArchiveClassesAtExit={life / _WRITTEN} -Xlog:disable"
 
-    def finish(self, process: JobProcess, life: Path) -> None:
+    def finish(self, process: Members, life: Path) -> None:
         """After a life has ended in order: if there is no archive yet, wait for its JVM's, and put it in place."""
         if self.path.exists():
             return
@@ -53,3 +65,9 @@ class ClassArchive:
             whole = self.path.with_name(f"{self.path.name}.{os.getpid()}")
             shutil.copyfile(life / _WRITTEN, whole)
             whole.replace(self.path)
+
+
+def _jars() -> Path:
+    """Return where the jars of the installed PySpark lie."""
+    spec = find_spec("pyspark")
+    return Path(spec.origin if spec and spec.origin else "pyspark").parent / "jars"

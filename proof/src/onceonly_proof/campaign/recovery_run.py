@@ -33,8 +33,8 @@ from onceonly_proof.embedded.kafka import EmbeddedKafka
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onceonly_proof.campaign.classes import Members
     from onceonly_proof.campaign.lives import Life
-    from onceonly_proof.process import JobProcess
 
 _PARTITIONS = 2
 _PER_EPOCH = 500
@@ -118,7 +118,7 @@ class _NoArchive(ClassArchive):
     def option(self, life: Path) -> str:  # noqa: ARG002  the contract
         return ""
 
-    def finish(self, process: JobProcess, life: Path) -> None:
+    def finish(self, process: Members, life: Path) -> None:
         """Nothing is written."""
 
 
