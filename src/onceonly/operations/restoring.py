@@ -79,8 +79,7 @@ def restore(
     if (whole := _finished(savepoint, to, anew={False, output is Output.AGAIN})) is not None:
         return whole
     starting.refuse_if_taken(to)
-    lives, is_there = former.trail(savepoint, to)
-    former.refuse_undone(lives, savepoint, starting.decided_of(savepoint, address))
+    lives, is_there = _lives(savepoint, address, to)
     after = _after(savepoint, lives, output, is_there=is_there)
     newest = lives[-1] if is_there else None
     if newest is not None:
@@ -167,6 +166,13 @@ def fork(
         starting.build(address, savepoint, to, begun, refused=not same_targets, before_id=bring, told=told)
     said = [*unasked, *brought, *_owner(address, to)]
     return Made(savepoint=savepoint, path=to, query=begun.query, anew=True, told=said)
+
+
+def _lives(savepoint: Savepoint, place: Address, to: str) -> tuple[list[Checkpoint], bool]:
+    """Return where the query of a savepoint was and is, as ``former.trail`` does; refuse what was taken back since."""
+    lives, is_there = former.trail(savepoint, to)
+    former.refuse_undone(lives, savepoint, starting.decided_of(savepoint, place))
+    return lives, is_there
 
 
 def _untold(savepoint: Savepoint, lives: Sequence[Checkpoint]) -> str:
