@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from onceonly.errors import UnavailableError
 from onceonly.families import behind
 from onceonly.words import n
 
@@ -16,7 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onceonly.families.loaded.load import Load
+    from onceonly.families.loaded.places import Home
     from onceonly.families.loaded.sink import Books, LoadedSink
+
+
+def require_whole(home: Home, loads: Sequence[Load]) -> None:
+    """See before the decision that all files are as they were written. Raises ``UnavailableError``."""
+    whole = home.whole(loads)
+    for load in loads:
+        if load.name not in whole:
+            raise UnavailableError(
+                f"{home.text}/{load.folder} was removed before its epoch was decided",
+                next_step="nothing: the epoch is run again; see to what deletes files there (a vacuum of young "
+                "files) where this comes again",
+            )
 
 
 def wanted(sink: LoadedSink, loads: Sequence[Load]) -> list[Load]:

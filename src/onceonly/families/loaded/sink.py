@@ -11,7 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from onceonly.errors import LogError, UnavailableError
+from onceonly.errors import LogError
 from onceonly.families import behind
 from onceonly.families.loaded import missing
 from onceonly.families.loaded.attempt import Attempt
@@ -190,15 +190,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             books = self._read(load.app, load.epoch, since=load.since or None)
             self.see(books, loads)
             missing.refuse(self, missing.wanted(self, self._newest.get(load.app, ())))
-        home = self.home
-        whole = home.whole(loads)
-        for load in loads:
-            if load.name not in whole:
-                raise UnavailableError(
-                    f"{home.text}/{load.folder} was removed before its epoch was decided",
-                    next_step="nothing: the epoch is run again; see to what deletes files there (a vacuum of young "
-                    "files) where this comes again",
-                )
+        missing.require_whole(self.home, loads)
 
     def commit(self, handle: Handle) -> Outcome:
         return self.commit_many([handle])[0]
