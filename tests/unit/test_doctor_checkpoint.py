@@ -33,7 +33,7 @@ from onceonly.operations import (
 )
 from onceonly.operations.find import the_one
 from onceonly.operations.given import Given
-from onceonly.operations.probes import Health, Sick
+from onceonly.operations.probes import Health, Sick, Unasked
 from onceonly.options import Option
 
 if TYPE_CHECKING:
@@ -161,16 +161,22 @@ def stamped(
     coordinator.note(epoch)
 
 
-CLOCKS: dict[str, Callable[[QueryCoordinator], object]] = {
+def _set_back(coordinator: QueryCoordinator) -> None:
+    stamped(coordinator, 25, ago(9), ago(8))
+    stamped(coordinator, 26, ago(400, "spark-2"), ago(399, "spark-2"))
+
+
+def _older_file(coordinator: QueryCoordinator) -> None:
+    stamped(coordinator, 25, ago(9), ago(8))
+    os.utime(link_file(coordinator, 25), (1.7e9, 1.7e9))
+
+
+CLOCKS: dict[str, Callable[[QueryCoordinator], None]] = {
     "a receipt in the future": lambda each: stamped(each, 25, ago(9), ago(-500)),
-    "a decision before the receipt of the epoch before": lambda each: (
-        stamped(each, 25, ago(9), ago(8)), stamped(each, 26, ago(400, "spark-2"), ago(399, "spark-2")),
-    ),
+    "a decision before the receipt of the epoch before": _set_back,
     "a decision before its plan by Spark": lambda each: stamped(each, 25, ago(400), ago(5), plan_s=9),
-    "a file that is older than its stamp": lambda each: (
-        stamped(each, 25, ago(9), ago(8)), os.utime(link_file(each, 25), (1.7e9, 1.7e9)),
-    ),
-}  # fmt: skip
+    "a file that is older than its stamp": _older_file,
+}
 
 
 @pytest.mark.parametrize("fault", sorted(CLOCKS))
@@ -276,13 +282,13 @@ def test_a_topic_is_looked_for_in_the_cluster_of_a_sink_by_its_id(
     monkeypatch.setattr(sinks, "participants", lambda *_: nullcontext({"box": made}))
     monkeypatch.setattr(sinks, "options_of", lambda *_: {"kafka.bootstrap.servers": "h:1", "topic": "t"})
     checkpoint, given = the_one(coordinator.path), Given(classes={"box": BOX})
-    with pytest.raises(doctor_sources.Unasked):  # no start has noted the ids
+    with pytest.raises(Unasked):  # no start has noted the ids
         doctor_sources.kept(checkpoint, given, {})
     known.write(checkpoint.told.files, Known(formats=("kafka",), topics={"events": ("id-0", "id-1")}))
     with pytest.raises(Sick, match="Retention has passed: what follows chk-24 cannot be read"):
         doctor_sources.kept(checkpoint, given, {})
     asked["ids"] = {"events": "id-2"}  # another cluster's
-    with pytest.raises(doctor_sources.Unasked):
+    with pytest.raises(Unasked):
         doctor_sources.kept(checkpoint, given, {})
 
 
