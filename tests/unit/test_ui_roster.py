@@ -85,7 +85,12 @@ def test_what_was_named_alone_is_not_searched_and_looking_takes_little_of_the_ti
 ) -> None:
     query = QueryCoordinator(tmp_path / "jobs" / "a", query=A)
     looks: list[str] = []
-    monkeypatch.setattr(roster, "newcomers", lambda place, _: looks.append(place) or ())
+
+    def newcomers(place: str, _known: set[str]) -> tuple[()]:
+        looks.append(place)
+        return ()
+
+    monkeypatch.setattr(roster, "newcomers", newcomers)
     alone = Roster([open_checkpoint(query.path)])
     monkeypatch.setattr(roster, "EVERY_S", 60.0)
     seldom = Roster([open_checkpoint(query.path)], [str(tmp_path)])

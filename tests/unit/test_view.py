@@ -17,7 +17,8 @@ from tests.unit import view_bench as bench
 from onceonly.log.left import RESTORED
 from onceonly.log.progress import Progress, SourceReport
 from onceonly.model import Guarantee, Skip
-from onceonly.operations import look
+from onceonly.operations import look, states
+from onceonly.operations.checkpoint_model import EpochModel
 from onceonly.operations.disk import BARRIER, Step
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.render import header
@@ -36,7 +37,6 @@ from onceonly.view.values import Level, What, Work
 
 if TYPE_CHECKING:
     from onceonly.model import Link
-    from onceonly.operations.checkpoint_model import EpochModel
     from onceonly.view.markup import Markup
 
 GOLDEN = Path(__file__).parent / "golden" / "view"
@@ -260,6 +260,58 @@ def test_how_far_behind_its_source_an_epoch_ended_is_drawn_also_where_nothing_wa
     assert behind("").behind is None
     drained = str(multiples(view(bench.model(behind('{"events":{"0":10,"1":5}}'))))[0])
     assert f"{text(BEHIND)}, chk-0 to chk-0: at least 0, median 0, at most 0, known of 1 epoch" in drained
+
+
+UNTIMED = bench.told(*bench.usual(1, 5).chain, settled=bench.receipt(1, None))
+
+
+def places(*epochs: EpochModel) -> tuple[str, dict[str, float]]:
+    """Return what the axis of the rows is said to be, and where the bar of each epoch begins."""
+    drawn = next(each for each in multiples(view(bench.model(*epochs))) if "rows of each epoch" in each)
+    said = re.findall(r'aria-label="[^"]*; ([^"]*)"', drawn)
+    bars = re.findall(r'class="b high" x="([^"]*)"[^>]*><title>(chk-[^:]*):', drawn)
+    return said[0], {name: float(x) for x, name in bars}
+
+
+def test_figures_are_over_time_where_the_log_tells_it() -> None:
+    said, at = places(*(bench.usual(number, begin) for number, begin in enumerate((0, 2, 4, 8, 12))))
+    assert said == "over time"
+    assert at["chk-4"] - at["chk-2"] > 1.5 * (at["chk-2"] - at["chk-0"])
+    # A night in which the job was down takes no room.
+    said, at = places(*(bench.usual(number, begin) for number, begin in enumerate((0, 2, 40_000, 40_002))))
+    assert said == "over time, idle time folded"
+    assert max(after - before for before, after in pairwise(at.values())) < 400
+    # What is under way is behind what is settled, and takes nothing away from it.
+    under_way = EpochModel(view=states.describe(2, (), None, noted=False))
+    assert places(bench.usual(0, 0), bench.usual(1, 2), under_way)[0] == "over time"
+
+
+@pytest.mark.parametrize(
+    ("epochs", "why"),
+    [
+        ([bench.usual(0, 0), bench.folded(1, None), bench.usual(2, 5)], "when each was over is not known"),
+        (
+            [bench.usual(0, 0), UNTIMED, bench.usual(2, 9)],
+            "when each was over is not known",
+        ),
+        ([bench.usual(0, 0), bench.usual(1, -500), bench.usual(2, 5)], "a clock contradicts the log"),
+        ([bench.folded(0, 50), bench.folded(1, 10)], "a clock contradicts the log"),
+    ],
+)  # fmt: skip
+def test_where_clocks_do_not_tell_figures_are_over_the_epochs_and_say_so(
+    epochs: list[EpochModel], why: str
+) -> None:
+    said, at = places(*epochs)
+    assert said == f"over the epochs: {why}"
+    apart = [after - before for before, after in pairwise(at.values())]
+    assert apart == [pytest.approx(apart[0], abs=0.2)] * (len(epochs) - 1)
+
+
+def test_more_epochs_than_places_share_them_by_time() -> None:
+    said, at = places(*(bench.usual(number, 2 * number) for number in range(400)))
+    assert said == "over time"
+    assert len(at) <= 180
+    assert "chk-0" in next(iter(at))
 
 
 def test_how_old_the_place_was_that_a_source_of_time_began_at_is_drawn() -> None:

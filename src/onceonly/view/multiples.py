@@ -1,21 +1,26 @@
-"""Small multiples over the epochs: rows, and the seconds of each phase, as SVG. Pure.
+"""Small multiples over time: rows, and the seconds of each phase, as SVG. Pure.
 
+Where the log does not tell when each epoch was over, or clocks contradict it, they are over the epochs, and say so.
 However many epochs there are, a picture has at most so many columns: of the epochs in one, the least, the median and
 the most are drawn. What is not known leaves a gap.
 """
 
 from __future__ import annotations
 
+from itertools import groupby, pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onceonly.view import shapes
+from onceonly.view.axis import Axis
+from onceonly.view.telling import moment
 from onceonly.view.values import COMMIT, What
 from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from onceonly.view.axis import Fold
     from onceonly.view.markup import Child, Markup
     from onceonly.view.values import Epoch, View
 
@@ -25,11 +30,26 @@ _LEFT: Final = 14.0
 _RIGHT: Final = 14.0
 _TOP: Final = 30.0
 _COLUMNS_MAX: Final = 180
+_PLACES_MIN: Final = 12
+_IDLE_MIN_S: Final = 60.0
+_IDLE_MEDIANS: Final = 20
+_ENDS: Final = frozenset({What.DECISION, What.ABORT, What.SKIPPED, What.RECEIPT, What.FOLDED})
 BEHIND: Final = "behind the sources' end as each epoch ended, in offsets"
 BEHIND_S: Final = "age of the oldest place in a source at which each epoch began"
 
 
+class _Scale(NamedTuple):
+    """Where the epochs are: of ``count`` places, one for each of them. ``ends`` name the first and the last place."""
+
+    places: Sequence[int]
+    count: int
+    ends: tuple[str, str]
+    said: str
+    folds: Sequence[Fold] = ()
+
+
 class _Column(NamedTuple):
+    place: int
     first: int
     last: int
     values: tuple[float, ...]
@@ -46,13 +66,71 @@ def multiples(view: View, *, alone: bool = False) -> list[Markup]:
         ("seconds from barrier to receipt: how late its rows are seen", " s", _late_s),
         ("aborts of each epoch", "", lambda each: float(each.aborts)),
     ]
+    scale = _scale(view)
     return [
-        _figure(title, unit, columns, alone=alone)
+        _figure(title, unit, columns, scale, alone=alone)
         for title, unit, value in figures
         # That nothing is left to be read is told; that there were no aborts, nobody asks.
-        if (columns := _columns(view.epochs, value))
+        if (columns := _columns(view.epochs, scale, value))
         and any(column.values if title in {BEHIND, BEHIND_S} else any(column.values) for column in columns)
     ]
+
+
+def _scale(view: View) -> _Scale:
+    """Return the scale of all figures of a view: of time, or else of epochs, and why."""
+    spans = _spans(view.epochs)
+    ends = [end for _, end in spans]
+    if len(spans) < len(view.epochs):
+        return _of_epochs(view.epochs, "over the epochs: when each was over is not known")
+    if view.skew or any(after < before for before, after in pairwise(ends)):
+        return _of_epochs(view.epochs, "over the epochs: a clock contradicts the log")
+    if not spans:
+        return _of_epochs(view.epochs, "")
+    axis = Axis(_without_short_idle(spans), _LEFT, _WIDTH - _RIGHT)
+    count = min(max(len(spans), _PLACES_MIN), _COLUMNS_MAX)
+    width = (_WIDTH - _LEFT - _RIGHT) / count
+    return _Scale(
+        places=[min(int((axis(end) - _LEFT) / width), count - 1) for end in ends],
+        count=count,
+        ends=(moment(axis.begin), moment(axis.end)),
+        said="over time, idle time folded" if axis.folds else "over time",
+        folds=axis.folds,
+    )
+
+
+def _without_short_idle(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return spans that go on where a query waits for its next epoch as always: only when it was down is folded."""
+    gaps = [after[1] - before[1] for before, after in pairwise(spans)]
+    longest = max(_IDLE_MIN_S, _IDLE_MEDIANS * median(gaps)) if gaps else 0.0
+    joined = [
+        (before[1] if after[0] - before[1] <= longest else after[0], after[1])
+        for before, after in pairwise(spans)
+    ]
+    return [*spans[:1], *joined]
+
+
+def _of_epochs(epochs: Sequence[Epoch], said: str) -> _Scale:
+    size = -(-len(epochs) // _COLUMNS_MAX) or 1
+    places = [number // size for number in range(len(epochs))]
+    count = max(len(set(places)), _PLACES_MIN)
+    names = (epochs[0].name, epochs[-1].name) if epochs else ("", "")
+    return _Scale(places=places, count=count, ends=names, said=said)
+
+
+def _spans(epochs: Sequence[Epoch]) -> list[tuple[float, float]]:
+    """Return when each epoch began and was over, as far as each has a time; the newest may be under way."""
+    found: list[tuple[float, float]] = []
+    for each in epochs:
+        known = [mark.at for mark in each.marks if mark.at is not None]
+        last = next((mark for mark in reversed(each.marks) if mark.what in _ENDS), None)
+        if last is not None and last.at is not None:
+            found.append((min([*known, last.at]), last.at))
+        elif last is None and each is epochs[-1] and found:
+            end = max([found[-1][1], *known])
+            found.append((end, end))
+        else:
+            break
+    return found
 
 
 def _late_s(epoch: Epoch) -> float | None:
@@ -61,43 +139,49 @@ def _late_s(epoch: Epoch) -> float | None:
     return None if begin is None or end is None or end < begin else end - begin
 
 
-def _columns(epochs: Sequence[Epoch], value: Callable[[Epoch], float | None]) -> list[_Column]:
-    size = -(-len(epochs) // _COLUMNS_MAX) or 1
+def _columns(epochs: Sequence[Epoch], scale: _Scale, value: Callable[[Epoch], float | None]) -> list[_Column]:
     found: list[_Column] = []
-    for begin in range(0, len(epochs), size):
-        part = epochs[begin : begin + size]
+    for place, pairs in groupby(zip(scale.places, epochs, strict=True), key=lambda pair: pair[0]):
+        part = [each for _, each in pairs]
         values = tuple(each for each in map(value, part) if each is not None)
-        found.append(_Column(part[0].number, part[-1].number, values))
+        found.append(_Column(place, part[0].number, part[-1].number, values))
     return found
 
 
-def _figure(title: str, unit: str, columns: Sequence[_Column], *, alone: bool) -> Markup:
+def _figure(title: str, unit: str, columns: Sequence[_Column], scale: _Scale, *, alone: bool) -> Markup:
     every = [each for column in columns for each in column.values]
     most = max(every) or 1.0
     first, last = columns[0].first, columns[-1].last
     told = (
         f"{title}, chk-{first} to chk-{last}: at least {_short(min(every))}{unit}, median "
-        f"{_short(median(every))}{unit}, at most {_short(max(every))}{unit}, known of {n(len(every), 'epoch')}"
+        f"{_short(median(every))}{unit}, at most {_short(max(every))}{unit}, known of "
+        f"{n(len(every), 'epoch')}; {scale.said}"
     )
     parts: list[Child] = [
         shapes.label(title, _LEFT, 16, "strong"),
         shapes.label(f"{_short(most)}{unit}", _WIDTH - _RIGHT, 16, "end dim small"),
         shapes.line(_LEFT, _HEIGHT - 20, _WIDTH - _RIGHT, _HEIGHT - 20),
         shapes.line(_LEFT, _TOP, _WIDTH - _RIGHT, _TOP),
-        shapes.label(f"chk-{first}", _LEFT, _HEIGHT - 6, "dim small"),
-        shapes.label(f"chk-{last}", _WIDTH - _RIGHT, _HEIGHT - 6, "end dim small"),
-        *_bars(columns, most, unit),
+        *(
+            shapes.line(x, _TOP, x, _HEIGHT - 20, "idle")
+            for fold in scale.folds
+            for x in (fold.left, fold.right)
+        ),
+        shapes.label(scale.ends[0], _LEFT, _HEIGHT - 6, "dim small"),
+        shapes.label(scale.said, _WIDTH / 2, _HEIGHT - 6, "mid dim small"),
+        shapes.label(scale.ends[1], _WIDTH - _RIGHT, _HEIGHT - 6, "end dim small"),
+        *_bars(columns, scale.count, most, unit),
     ]
     return shapes.picture(told, _WIDTH, _HEIGHT, parts, alone=alone)
 
 
-def _bars(columns: Sequence[_Column], most: float, unit: str) -> Iterator[Child]:
-    width = (_WIDTH - _LEFT - _RIGHT) / max(len(columns), 12)
+def _bars(columns: Sequence[_Column], count: int, most: float, unit: str) -> Iterator[Child]:
+    width = (_WIDTH - _LEFT - _RIGHT) / count
     unit_y = (_HEIGHT - 20 - _TOP) / most
-    for number, column in enumerate(columns):
+    for column in columns:
         if not column.values:
             continue
-        x = _LEFT + number * width
+        x = _LEFT + column.place * width
         low, middle, high = min(column.values), median(column.values), max(column.values)
         alone = column.first == column.last
         name = f"chk-{column.first}" if alone else f"chk-{column.first} to chk-{column.last}"
