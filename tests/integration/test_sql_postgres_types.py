@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -205,3 +206,16 @@ def test_a_type_that_the_column_would_make_another_is_refused_by_name(
     with pytest.raises(ConfigurationError, match="its column c is") as raised:
         bench.check(rows(c=pa.array([], kind)))
     assert raised.value.next_step
+
+
+def test_texts_that_a_database_takes_for_bytes_are_not_taken_for_changed(
+    postgres: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    name = f"t{uuid.uuid4().hex[:12]}"
+    ask(postgres.url(), f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+    url = postgres.url(database=name)
+    ask(url, "CREATE TABLE t (c text)")
+    with closing(Bench(url, tmp_path, lambda sql: ask(url, sql))) as bench:
+        some = rows(c=["a", "☃"])
+        bench.epoch(some)
+        assert bench.reads_back(some) in {"", "the encoding SQL_ASCII may have changed what was written"}

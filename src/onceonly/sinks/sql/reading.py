@@ -25,8 +25,8 @@ ROWS = 1_000
 _TIMES = ("date", "instant", "local")
 _OWN = {"text": str, "binary": bytes}
 """Python's types of what is compared byte by byte."""
-_MAKERS = ("the trigger ", "the rule ")
-"""How a doubt begins that names what writes other values than it is given."""
+_MAKERS = ("the trigger ", "the rule ", "the encoding ")
+"""How a doubt begins that names what may give other values than it was given."""
 
 
 def unread(match: Match, names: Sequence[str]) -> str:
