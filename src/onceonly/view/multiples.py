@@ -39,10 +39,10 @@ BEHIND_S: Final = "age of the oldest place in a source at which each epoch began
 
 
 class _Scale(NamedTuple):
-    """Where the epochs are: of ``count`` places, one for each of them. ``ends`` name the first and the last place."""
+    """Where the epochs are: of ``width`` places, one for each of them. ``ends`` name the first and the last place."""
 
     places: Sequence[int]
-    count: int
+    width: int
     ends: tuple[str, str]
     said: str
     folds: Sequence[Fold] = ()
@@ -91,7 +91,7 @@ def _scale(view: View) -> _Scale:
     width = (_WIDTH - _LEFT - _RIGHT) / count
     return _Scale(
         places=[min(int((axis(end) - _LEFT) / width), count - 1) for end in ends],
-        count=count,
+        width=count,
         ends=(moment(axis.begin), moment(axis.end)),
         said="over time, idle time folded" if axis.folds else "over time",
         folds=axis.folds,
@@ -114,7 +114,7 @@ def _of_epochs(epochs: Sequence[Epoch], said: str) -> _Scale:
     places = [number // size for number in range(len(epochs))]
     count = max(len(set(places)), _PLACES_MIN)
     names = (epochs[0].name, epochs[-1].name) if epochs else ("", "")
-    return _Scale(places=places, count=count, ends=names, said=said)
+    return _Scale(places=places, width=count, ends=names, said=said)
 
 
 def _spans(epochs: Sequence[Epoch]) -> list[tuple[float, float]]:
@@ -170,7 +170,7 @@ def _figure(title: str, unit: str, columns: Sequence[_Column], scale: _Scale, *,
         shapes.label(scale.ends[0], _LEFT, _HEIGHT - 6, "dim small"),
         shapes.label(scale.said, _WIDTH / 2, _HEIGHT - 6, "mid dim small"),
         shapes.label(scale.ends[1], _WIDTH - _RIGHT, _HEIGHT - 6, "end dim small"),
-        *_bars(columns, scale.count, most, unit),
+        *_bars(columns, scale.width, most, unit),
     ]
     return shapes.picture(told, _WIDTH, _HEIGHT, parts, alone=alone)
 
