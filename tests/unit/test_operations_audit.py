@@ -33,6 +33,7 @@ from onceonly.operations.find import open_checkpoint
 from onceonly.operations.given import Given
 from onceonly.ports.standing import Held
 from onceonly.sinks.files import FilesSink
+from onceonly.sinks.files.store import LocalStore
 from onceonly.sinks.sql.sink import SqlSink
 from onceonly_proof.conformance.world import World
 
@@ -193,6 +194,16 @@ def test_files_tell_of_the_epoch_whose_file_was_changed(files: Job, change: Call
     told = next(each for each in files.audit().findings if each.epoch == 0).told
     assert str(path) in told[0]
     assert told[-1] == "8 rows were decided, and 4 of them stand as they were written"
+
+
+def test_files_of_which_no_more_is_told_than_their_length_are_said_to_be_compared_by_that(
+    files: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(LocalStore, "checksum")  # as a bucket has none
+    _with_one_changed(next(each for each in data_files(files) if b"row 0" in each.read_bytes()))
+    found = files.audit().findings
+    assert {each.word for each in found} == {Word.SAME}
+    assert all("no more than how long it is" in each.told[0] for each in found if each.epoch is not None)
 
 
 def test_a_file_that_somebody_has_copied_is_seen_by_readers_without_manifests(files: Job) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.targets.port import Target
 
 _HIDDEN = ("_", ".")
+_LONG = "a bucket tells of a file no more than how long it is"
 
 
 def held(target: Target, at: Path, handles: Sequence[Handle]) -> Held | None:
@@ -47,7 +48,8 @@ def held(target: Target, at: Path, handles: Sequence[Handle]) -> Held | None:
         raise unavailable(f"{at} could not be read", error) from error
     strangers = sorted(file.path for file in listed - {file for each in prepared for file in each.files})
     wrong += [f"{at / path}: the manifest lists it, and no decision names it" for path in strangers]
-    return Held(rows=rows, wrong=tuple(wrong))
+    unread = "" if hasattr(target.files, "checksum") else _LONG
+    return Held(rows=rows, wrong=tuple(wrong), unread=unread)
 
 
 def held_in_all(store: Store, at: Path) -> Held:
