@@ -17,7 +17,7 @@ from onceonly.executor.kept import Kept
 from onceonly.log import owners
 from onceonly.settings.query import QuerySettings
 from onceonly.settings.telemetry import TelemetrySettings
-from onceonly.spark import epoch, kept_back
+from onceonly.spark import epoch, kept_back, unused
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY
 from onceonly.telemetry import watching
 
@@ -237,6 +237,23 @@ def test_what_fails_before_a_block_or_outside_of_one_is_not_kept_back(tmp_path: 
 
         with pytest.raises(ConfigurationError, match=said):
             kept_back.guarded(catches)(frame(listed=True), 0)
+
+
+def test_an_epoch_that_a_thread_tries_to_write_and_nobody_waits_for_fails_its_function(
+    tmp_path: Path,
+) -> None:
+    location = checkpoint(tmp_path)
+    elsewhere = frame(listed=True)
+    elsewhere.sparkSession.sparkContext.getLocalProperty = {}.get  # a thread of the user's has no query
+
+    def leaves(_df: object, number: int) -> None:
+        with ThreadPoolExecutor() as threads:
+            threads.submit(
+                onceonly.epoch, elsewhere, number, log=location
+            )  # its error is looked at by nobody
+
+    with pytest.raises(ConfigurationError, match="the epoch that it has entered is not decided"):
+        unused.watched(leaves)(frame(listed=True), 0)
 
 
 def test_a_start_in_a_new_application_of_the_same_process_takes_over_from_one_that_took_over(

@@ -123,7 +123,8 @@ def test_a_function_that_wrote_earlier_epochs_does_not_leave_one_with_rows_out()
     watched(frame(), 3)
     watched(frame(epoch=4, rows=False), 4)
     with pytest.raises(
-        ConfigurationError, match="chk-5: the foreachBatch function wrote earlier epochs, not this"
+        ConfigurationError,
+        match="chk-5: the foreachBatch function has entered earlier epochs, and not this one",
     ):
         watched(frame(epoch=5), 5)
 
@@ -132,7 +133,7 @@ def test_an_epoch_that_is_entered_after_its_function_has_returned_fails_the_next
     watched = unused.watched(neither)
     watched(frame(), 3)
     wrote(None, 3)
-    with pytest.raises(ConfigurationError, match="wrote earlier epochs, not this"):
+    with pytest.raises(ConfigurationError, match="has entered earlier epochs, and not this one"):
         watched(frame(epoch=4), 4)
 
 

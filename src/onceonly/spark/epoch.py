@@ -153,7 +153,6 @@ class Epoch:
         self._failed: BaseException | None = None
         watching.ask(settings)
         self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
-        unused.entered(self._query, batch_id)
         reporting.ask(settings.checkpoint, settings.report)
         if self._query not in _begun or _begun[self._query][0] != self._run:
             # The user's function may have returned early in earlier ones.
@@ -334,6 +333,10 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
         ) from None
     context = df.sparkSession.sparkContext
     query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)
+    if not query or query == owner:
+        unused.entered(
+            owner, batch_id
+        )  # in a thread of the user's, which has no query, nobody may look at the error
     if query == owner and epoch == str(batch_id) and newest > batch_id:
         raise CheckpointChangedError(
             f"chk-{batch_id} of query {query} was to be written, and the checkpoint {location} is at chk-{newest} by "

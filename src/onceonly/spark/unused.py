@@ -122,7 +122,7 @@ def _left(batch_id: int) -> ConfigurationError:
     what = (
         f"made the sink {_call.made!r} and gave it nothing to write"
         if _call.made
-        else "wrote earlier epochs, not this"
+        else "has entered earlier epochs, and not this one; a thread that it does not wait for may have"
     )
     return ConfigurationError(
         f"chk-{batch_id}: the foreachBatch function {what}", next_step=f"write the epoch with {_HOW}"
