@@ -2801,6 +2801,15 @@ DEFECTS: Final = (
         ),
     ),
     Defect(
+        name="search-dropped-by-a-pipeline",
+        group=KEYED,
+        what="A document that an ingest pipeline drops, which a cluster calls no error, is noted as committed",
+        file="sinks/opensearch/target.py",
+        before='            elif result.get("result") == "noop" or result.get("_index", index) != index:\n',
+        after="            elif False:\n",
+        tests=(ANSWERS + "test_a_document_that_a_pipeline_drops_or_sends_elsewhere_is_no_success",),
+    ),
+    Defect(
         name="busy-rows-counted-as-written",
         group=KEYED,
         what="Rows that a busy cluster has refused for now are not asked for again, and are lost",

@@ -101,6 +101,19 @@ def test_each_row_of_a_request_has_its_own_answer(sink: OpenSearchSink) -> None:
     assert json.loads(again[0])["index"] == {"_id": "k3", "version": 7, "version_type": "external_gte"}
 
 
+def test_a_document_that_a_pipeline_drops_or_sends_elsewhere_is_no_success(sink: OpenSearchSink) -> None:
+    dropped = {"index": {"status": 200, "result": "noop", "_index": "i"}}
+    elsewhere = {"index": {"status": 201, "result": "created", "_index": "other"}}
+    Cluster.answers.append(
+        bulk({"index": {"status": 201, "result": "created", "_index": "i"}}, dropped, elsewhere)
+    )
+    refused, newer = sink.put(rows(3), 7)
+    assert newer is None
+    assert [(each.row, each.code) for each in refused] == [(1, "DROPPED"), (2, "DROPPED")]
+    assert "an ingest pipeline has dropped it" in refused[0].why
+    assert "has sent it to the index other" in refused[1].why
+
+
 def test_a_whole_request_that_is_refused_for_now_is_asked_again(sink: OpenSearchSink) -> None:
     Cluster.answers += [(429, {"error": {"type": "x", "reason": "memory"}}), bulk(item(200), item(200))]
     assert sink.put(rows(2), 7) == ([], None)

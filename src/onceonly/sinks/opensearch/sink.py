@@ -17,7 +17,7 @@ from onceonly.sinks.opensearch import types
 from onceonly.sinks.opensearch.books import Books
 from onceonly.sinks.opensearch.clients import ElasticsearchClient, OpenSearchClient
 from onceonly.sinks.opensearch.options import DECLARED, OF_HADOOP, SearchOptions
-from onceonly.sinks.opensearch.target import Item, Target
+from onceonly.sinks.opensearch.target import DROPPED, Item, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -34,13 +34,16 @@ log = logging.getLogger("onceonly")
 
 KEY_BYTES_MAX = 512
 _FIELD = "onceonly"
+_PIPELINES = ("default_pipeline", "final_pipeline")
 _LIMITS = "limits"
 """The fact that says which columns may have values that their fields refuse."""
 _CONTENT_MAX = "content_max"
 """The fact how many bytes a request may have."""
 _BESIDE, _GROWTH = 2048, 32
 """What a request has beside a document, and how much longer JSON is than a value of Arrow's, at most: a number."""
-_MISSING, _TOO_LARGE = 404, 413
+_MISSING = 404
+_CODES: Mapping[int, str] = {413: "TOO_LARGE", DROPPED: "DROPPED"}
+"""Why a row is refused, by the status of its document."""
 
 
 class OpenSearchSink(BookedSink):
@@ -79,7 +82,7 @@ class OpenSearchSink(BookedSink):
             if told.held is not None:
                 newer = newer or Newer(rows.keys[told.place], told.held)
             else:
-                code = "TOO_LARGE" if told.status == _TOO_LARGE else "MAPPING"
+                code = _CODES.get(told.status, "MAPPING")
                 refused.append(Refused(row=told.place, code=code, why=f"the index refuses it: {told.reason}"))
         return sorted(refused, key=lambda each: each.row), newer
 
@@ -155,6 +158,12 @@ class OpenSearchSink(BookedSink):
             log.warning(
                 "The index %s makes rows durable some seconds late (index.translog.durability async): a crash of the "
                 "cluster may take what was committed. Set it to request.", given.index,
+            )  # fmt: skip
+        pipelines = sorted({settings.get(each, "_none") for each in _PIPELINES} - {"_none"})
+        if pipelines:
+            log.warning(
+                "The index %s has the ingest pipeline %s: a row that it drops or sends elsewhere is refused; one of a "
+                "decided epoch keeps that pending until it is diverted.", given.index, ", ".join(pipelines),
             )  # fmt: skip
         self._add_fields(context, mapping.get("properties", {}), str(mapping.get("dynamic", "true")), who)
         self.books.open()

@@ -24,6 +24,8 @@ BULK_ROWS = 2_000
 IDS_MAX = 5_000
 _OK, _CONFLICT, _TOO_MANY, _TOO_LARGE = 200, 409, 429, 413
 _BAD, _LOGIN, _FORBIDDEN, _MISSING, _BROKEN, _UNAVAILABLE = 400, 401, 403, 404, 500, 503
+DROPPED = 200
+"""The status of a document that is not in the index, though the cluster calls that no error."""
 _PAGE = 1000
 _DELAY_FIRST_S, _DELAY_MAX_S = 0.1, 5.0
 _BLOCKED, _NO_INDEX = "cluster_block_exception", "index_not_found_exception"
@@ -231,8 +233,6 @@ class Target:
             return [*self._once(index, items[:middle]), *self._once(index, items[middle:])]
         if status >= _BAD:
             raise self._meaning(status, answer)
-        if not answer["errors"]:
-            return []
         told: list[Told] = []
         for item, answered in zip(items, answer["items"], strict=True):
             [result] = answered.values()
@@ -240,6 +240,9 @@ class Target:
                 raise self._meaning(result["status"], result)  # it is not this document's fault
             if result["status"] >= _BAD:
                 told.append(Told(item.place, result["status"], _reason(result)))
+            elif result.get("result") == "noop" or result.get("_index", index) != index:
+                # No error to the cluster: a pipeline may drop a document, or send it elsewhere.
+                told.append(Told(item.place, DROPPED, f"an ingest pipeline {_fate(result)}"))
         return told
 
     def _asked(
@@ -287,6 +290,11 @@ class Target:
         return ConfigurationError(
             f"{where} refuses: {status} {said}", next_step="see what it says, and its log"
         )
+
+
+def _fate(result: Mapping[str, Any]) -> str:
+    dropped = result.get("result") == "noop"
+    return "has dropped it" if dropped else f"has sent it to the index {result['_index']}"
 
 
 def _reason(answer: object) -> str:
