@@ -10,9 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED, APPENDED, RANGES, SOURCES, JOURNALS = (
-    GROUPS
-) = (
+(
+    LOG,
+    DECISION,
+    RECOVERY,
+    SWEEP,
+    KAFKA,
+    FILES,
+    STAGED,
+    KEYED,
+    LOADED,
+    APPENDED,
+    RANGES,
+    SOURCES,
+    JOURNALS,
+    PAGES,
+) = GROUPS = (
     "The decision log",
     "The decision and its commits",
     "Recovery and replay",
@@ -26,6 +39,7 @@ LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED, APPENDED, R
     "Ranges of a source",
     "Guards of sources",
     "Journals",
+    "Pages",
 )
 
 STORE: Final = "tests/unit/test_log_store.py::"
@@ -38,6 +52,8 @@ SCENARIOS: Final = "tests/unit/test_protocol_scenarios.py::test_the_protocol_ans
 DECISIONS: Final = "tests/unit/test_log_decisions.py::"
 AROUND: Final = "tests/unit/test_log_around.py::"
 TRIPS: Final = "tests/unit/test_store_trips.py::"
+GATE: Final = "tests/unit/test_ui_gate.py::"
+VIEW: Final = "tests/unit/test_view.py::"
 QUERY: Final = "tests/unit/test_coordinator_query.py::"
 COORDINATOR: Final = "tests/unit/test_runtime_coordinator.py::"
 BOUNDED: Final = "tests/unit/test_runtime_bounded.py::"
@@ -3551,5 +3567,86 @@ DEFECTS: Final = (
         tests=(
             "tests/unit/test_operations_settle.py::test_what_is_decided_is_committed_and_what_is_not_is_aborted",
         ),
+    ),
+    Defect(
+        name="page-by-another-name",
+        group=PAGES,
+        what="A page of another origin reads this one by a name of its own that leads here",
+        file="ui/gate.py",
+        before='    if headers.get("host", "").lower() not in door.hosts:\n',
+        after='    if not headers.get("host", ""):\n',
+        tests=(GATE + "test_another_name_that_leads_here_shows_nothing",),
+    ),
+    Defect(
+        name="page-by-any-cookie",
+        group=PAGES,
+        what="A cookie lets in whatever token it holds",
+        file="ui/gate.py",
+        before="        if not any(knows(self._door, value) for value in _cookies(headers, self._door.cookie)):\n",
+        after="        if not _cookies(headers, self._door.cookie):\n",
+        tests=(GATE + "test_a_cookie_of_another_token_lets_nobody_in",),
+    ),
+    Defect(
+        name="page-that-is-written-to",
+        group=PAGES,
+        what="Other requests than those that read are let through",
+        file="ui/gate.py",
+        before="    if method not in _READS:\n",
+        after="    if not method:\n",
+        tests=(GATE + "test_nothing_but_reading_is_allowed",),
+    ),
+    Defect(
+        name="page-asked-by-another-page",
+        group=PAGES,
+        what="A page of another origin may ask for what this one shows, and not only lead here",
+        file="ui/gate.py",
+        before='    if headers.get("sec-fetch-site", "") not in _OURS and',
+        after='    if headers.get("sec-fetch-site", "") == "nowhere" and',
+        tests=(GATE + "test_a_page_of_another_origin_can_only_lead_here",),
+    ),
+    Defect(
+        name="page-of-names-unescaped",
+        group=PAGES,
+        what="The name of a topic is markup of the page",
+        file="view/markup.py",
+        before="    return Markup(escape(",
+        after="    return Markup((",
+        tests=("tests/unit/test_ui_pages.py::test_names_of_others_are_text",),
+    ),
+    Defect(
+        name="page-with-a-password",
+        group=PAGES,
+        what="What a client has said is shown with the password in it",
+        file="operations/states.py",
+        before="    return _MEANINGS.get(reason) or without_secrets(reason)\n",
+        after="    return _MEANINGS.get(reason, reason)\n",
+        tests=("tests/unit/test_ui_secrets.py::test_no_page_and_no_event_shows_a_secret",),
+    ),
+    Defect(
+        name="record-told-twice",
+        group=PAGES,
+        what="A tab that comes back is told the record once more that it has seen last",
+        file="ui/records.py",
+        before="if each.position > position)",
+        after="if each.position >= position)",
+        tests=("tests/unit/test_ui_stream.py::test_who_comes_back_is_told_what_has_come_since",),
+    ),
+    Defect(
+        name="bound-told-as-the-time",
+        group=PAGES,
+        what="The latest that something can be stuck since is said to be the time itself",
+        file="view/verdict.py",
+        before="    return min(filter(None, later), default=None), True\n",
+        after="    return min(filter(None, later), default=None), False\n",
+        tests=(VIEW + "test_where_a_record_has_no_time_what_came_after_it_says_the_latest",),
+    ),
+    Defect(
+        name="figures-by-clocks-that-contradict",
+        group=PAGES,
+        what="Figures are over time though a clock contradicts the log",
+        file="view/multiples.py",
+        before="    if view.skew or any(after < before for before, after in pairwise(ends)):\n",
+        after="    if not ends and view.skew:\n",
+        tests=(VIEW + "test_where_clocks_do_not_tell_figures_are_over_the_epochs_and_say_so",),
     ),
 )
