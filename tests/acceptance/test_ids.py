@@ -41,7 +41,7 @@ def producers(servers: str, topic: str) -> list[int]:
     return [len(each.active_producers) for each in described.values()]
 
 
-@pytest.mark.parametrize("epochs", [12, pytest.param(120, marks=LONG)])
+@pytest.mark.parametrize("epochs", [5, pytest.param(120, marks=LONG)])
 @pytest.mark.parametrize("producer", ["direct", pytest.param("row", marks=pytest.mark.long)])
 def test_ids_are_bounded_by_the_slots_where_every_worker_ends_after_its_task(
     kafka: EmbeddedKafka, tmp_path: Path, epochs: int, producer: str
