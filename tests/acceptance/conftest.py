@@ -25,6 +25,7 @@ _FIRST = ("test_verify.py", "test_main_job.py", "test_crash_points.py")
 # What `make test` leaves to `make test-all`: a promise that a test beside it keeps on another way, sink, store or side.
 _LONG = frozenset(
     {
+        "test_bad_input.py::test_a_record_over_the_brokers_limit_stops_before_anything_of_its_epoch_shows",
         "test_batches.py::test_a_backfill_whose_driver_is_killed_and_killed_again_ends_with_every_row_once[files-kills1]",
         "test_batches.py::test_every_row_is_there_once_after_a_process_died_at_each_step[kafka]",
         "test_batches.py::test_of_two_runs_at_once_one_wins_and_the_other_says_so[kafka]",
@@ -47,6 +48,8 @@ _LONG = frozenset(
         "test_faults.py::test_a_sink_that_is_gone_while_its_handles_are_pending_stops_the_query",
         "test_faults.py::test_rows_that_do_not_fit_into_what_was_lost_stop_the_query",
         "test_faults_kafka.py::test_a_worker_that_is_stopped_past_the_brokers_time_out_writes_nothing_late",
+        "test_feeds.py::test_lines_over_http_are_read_exactly_once_with_a_kill_before_the_feed_is_told",
+        "test_files_queries.py::test_a_raise_at_every_step_is_exactly_once_for_every_reader[format]",
         (
             "test_files_queries.py::test_a_target_that_was_put_in_the_place_of_another_between_two_starts_is_found_as_it_is"
             "[foreach]"
@@ -57,6 +60,7 @@ _LONG = frozenset(
         "test_landing_zone.py::test_what_a_stranger_takes_after_a_kill_is_not_written_again",
         "test_lives.py::test_a_task_that_outlives_its_stopped_query_writes_nothing_late",
         "test_lives.py::test_an_idle_restart_ends_what_a_loser_left_open_and_nothing_foreign",
+        "test_lost_transactions.py::test_a_job_down_longer_than_the_transaction_time_out_loses_no_decided_row",
         "test_operators_view.py::test_a_killed_job_is_shown_with_its_state",
         "test_operators_view.py::test_where_spark_is_not_installed_it_is_all_seen",
         "test_replay_differs.py::test_a_plan_that_promises_the_same_rows_stops_before_spark_notes_others[foreach]",

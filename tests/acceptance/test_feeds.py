@@ -91,7 +91,7 @@ def each_once(values: list[str], total: int) -> None:
 
 
 def test_lines_over_http_are_read_exactly_once_with_a_kill_before_the_feed_is_told(tmp_path: Path) -> None:
-    """The one that runs every day: the receiver's segment is durable, the decision of its epoch is not."""
+    """The receiver's segment is durable, the decision of its epoch is not."""
     with EmbeddedFeed("http", total=400, rate=400, seed=1) as server:
         stage = Stage(tmp_path, "http", {"url": f"http://127.0.0.1:{server.port}/", **EXACTLY})
         stage.killed_at("journal.after_put=pause@3", "journal.after_put")
