@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+from harness import java_options
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
@@ -24,7 +26,10 @@ def run_demo(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
         *(sys.executable, "-m", "onceonly", "demo", "--json", str(report)),
         *("--picture", str(folder / "picture.html"), *options),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=880, cwd=folder)
+    environment = {**os.environ, **java_options()}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=880, cwd=folder, env=environment
+    )
     told = done.stdout + done.stderr
     assert report.exists(), told
     return done.returncode, json.loads(report.read_text(encoding="utf-8")), told
