@@ -39,7 +39,7 @@ STEPS = [
     ("commit.before_return", 2),
 ]
 """The step at which the job dies, and the pass."""
-FEW = [STEPS[2], STEPS[4], STEPS[6], STEPS[8], STEPS[12]]
+FEW = [STEPS[4], STEPS[6], STEPS[8]]
 
 
 def with_letters(bench: Bench, kind: str, way: str = "format") -> None:
