@@ -32,11 +32,17 @@ with EmbeddedKafka(Path(sys.argv[1])) as kafka:
 """
 
 
-@pytest.fixture
-def own_kafka() -> Iterator[EmbeddedKafka]:
-    """A broker that the test may kill."""
-    with EmbeddedKafka(properties={"transaction.max.timeout.ms": "12345"}) as broker:
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(properties={"transaction.max.timeout.ms": "12345"}, ready_timeout_s=240) as broker:
         yield broker
+
+
+@pytest.fixture
+def own_kafka(mortal: EmbeddedKafka) -> EmbeddedKafka:
+    """A broker that the test may kill."""
+    mortal.start()
+    return mortal
 
 
 def write(kafka: EmbeddedKafka, topic: str, value: bytes) -> None:
