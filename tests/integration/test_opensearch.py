@@ -373,25 +373,6 @@ def test_poison_is_given_back_early_and_names_its_row_after_a_decision(
     bench.ask("POST", f"/{bench.index}/_refresh")
 
 
-def test_a_row_that_a_pipeline_drops_is_given_back_or_keeps_its_epoch_pending(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
-    drops = {"processors": [{"drop": {"if": "ctx.value == 'b'"}}]}
-    bench.ask("PUT", f"/_ingest/pipeline/{bench.index}", drops)
-    bench.ask("PUT", f"/{bench.index}/_settings", {"index": {"default_pipeline": bench.index}})
-    sink = bench.sink()
-    attempt = sink.begin_transaction(bench.context(early=True, gives_back=True))
-    assert f"has the ingest pipeline {bench.index}" in caplog.text
-    [refused] = sink.write(attempt, rows(a="a", b="b"))
-    assert (refused.row, refused.code) == (1, "DROPPED")
-    handle = bench.staged(rows(c="c", d="b"), epoch=1)
-    with pytest.raises(RecordRefusedError, match="the key d"):
-        bench.sink().commit(handle)
-    bench.ask("PUT", f"/{bench.index}/_settings", {"index": {"default_pipeline": "_none"}})
-    assert bench.sink().commit(handle) == Committed()
-    assert bench.seen() == {"a": "a", "c": "c", "d": "b"}
-
-
 # --- the cluster ------------------------------------------------------------------------------------------------
 
 
