@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from audits import assert_clean
 from harness import TEXTS
+from test_guards import made_anew
 
 if TYPE_CHECKING:
     from harness import Bench
@@ -62,3 +63,18 @@ def test_a_users_mistake_is_told_to_the_client_without_a_stack_trace(bench: Benc
     message = bench.run_to_an_error()
     assert "xml" in message
     assert "Traceback" not in message
+
+
+@pytest.mark.long
+def test_a_topic_that_was_made_anew_stops_a_query_that_tells_how_its_source_is_reached(bench: Bench) -> None:
+    """The server has no Python of ours that knows its plan. Spark alone would skip the first rows in silence."""
+    told = {"format": "kafka", "option.kafka.bootstrap.servers": bench.kafka.bootstrap_servers}
+    bench.args = ["--connect"]
+    for name, text in told.items():
+        bench.args += ["--option", f"onceonly.source.{name}={text}"]
+    bench.feed(ROWS[:10])
+    bench.run()
+    made_anew(bench.kafka, bench.source, partitions=bench.partitions)
+    bench.feed(ROWS[10:])
+    assert f"The topic {bench.source} of the Kafka source is another one" in bench.run_to_an_error()
+    bench.assert_exactly_once(ROWS[:10])

@@ -107,6 +107,14 @@ def test_a_file_that_is_too_old_to_be_read_is_told(way: Way) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ Kafka
+def made_anew(kafka: EmbeddedKafka, topic: str, *, partitions: int) -> None:
+    """Delete a topic, and make one of its name."""
+    admin = kafka.admin()
+    admin.delete_topics([topic], operation_timeout=30)[topic].result(30)
+    ways.until(lambda: topic not in admin.list_topics(timeout=10).topics, "the end of the topic")
+    kafka.create_topic(topic, partitions=partitions)
+
+
 class Topic:
     """A topic that a query reads ids from."""
 
@@ -116,10 +124,7 @@ class Topic:
         kafka.create_topic(self.name, partitions=1)
 
     def anew(self) -> None:
-        admin = self.kafka.admin()
-        admin.delete_topics([self.name], operation_timeout=30)[self.name].result(30)
-        ways.until(lambda: self.name not in admin.list_topics(timeout=10).topics, "the end of the topic")
-        self.kafka.create_topic(self.name, partitions=1)
+        made_anew(self.kafka, self.name, partitions=1)
 
     def feed(self, ids: range, **settings: str) -> Producer:
         producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers, **FEEDER, **settings})
