@@ -3600,8 +3600,9 @@ DEFECTS: Final = (
         group=PAGES,
         what="A page of another origin may ask for what this one shows, and not only lead here",
         file="ui/gate.py",
-        before='    if headers.get("sec-fetch-site", "") not in _OURS and',
-        after='    if headers.get("sec-fetch-site", "") == "nowhere" and',
+        before='    if headers.get("sec-fetch-site", "") not in _OURS and '
+        'headers.get("sec-fetch-mode") != "navigate":\n',
+        after='    if headers.get("sec-fetch-site", "") == headers.get("sec-fetch-mode", "-"):\n',
         tests=(GATE + "test_a_page_of_another_origin_can_only_lead_here",),
     ),
     Defect(
