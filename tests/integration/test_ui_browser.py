@@ -390,6 +390,21 @@ def test_the_file_that_opens_a_browser_leads_to_the_page(
             assert wrong == []
 
 
+def test_the_list_of_all_queries_is_live_and_what_is_stuck_comes_first(
+    browser: Browser, tmp_path: Path
+) -> None:
+    first, other = (QueryCoordinator(tmp_path / name, query=name * 8) for name in "ab")
+    first.complete(0)
+    several = [open_checkpoint(each.path) for each in (first, other)]
+    with ui_bench.serve(several) as server, ui_browser.tab(browser, server.address) as (page, wrong):
+        page.locator("#live[data-state=on]").wait_for()
+        assert "aaaaaaaa" in str(page.locator("#queries tbody tr").first.text_content())
+        other.decide(0)
+        page.locator("#queries tbody tr").first.get_by_text("bbbbbbbb").wait_for()
+        assert ui_browser.findings(page) == []
+        assert wrong == []
+
+
 def test_the_end_of_the_server_is_said(live: tuple[Server, Page]) -> None:
     server, page = live
     server.streams.close()
