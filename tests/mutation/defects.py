@@ -3544,7 +3544,7 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="A savepoint of epochs that were taken back from the targets is gone on after",
         file="operations/restoring.py",
-        before="    former.refuse_undone(lives, savepoint, starting.decided_of(savepoint, address))\n",
+        before="    former.refuse_undone(lives, savepoint, starting.decided_of(savepoint, place))\n",
         after="",
         tests=("tests/unit/test_savepoints_withdraw.py::test_what_was_taken_back_is_not_gone_on_after[-1]",),
     ),

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 class _Cluster:
     bootstrap_servers = "nowhere:9"
 
+    def __init__(self, *, kind: object) -> None:
+        pass
+
     def __enter__(self) -> Self:
         return self
 

@@ -7,10 +7,11 @@ files beside them without a word. Of csv they take columns by their place, whate
 
 from __future__ import annotations
 
+import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, LogError
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.reading import manifest_folders
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.manifests.manifest import Layout
     from onceonly.sinks.files.store import Files
 
+log = logging.getLogger("onceonly")
+
 OTHERS_MAX = 20
 """How many other queries' manifests are looked at: none was let in that writes otherwise than those before it."""
 
@@ -27,17 +30,26 @@ OTHERS_MAX = 20
 def refuse_mixed(store: Files, target: Path, own: Ledger, layout: Layout) -> None:
     """Refuse a layout that does not go with how the newest epoch was written; only looks.
 
-    Raises ``ConfigurationError``, ``LogError``, ``UnavailableError``.
+    Raises ``ConfigurationError``, ``UnavailableError``. What cannot be read is told: no row depends on it.
     """
     # Before its first epoch here, a query may find others.
     others = () if own.newest() is not None else islice(manifest_folders(store, target), OTHERS_MAX)
     for folder in [own.folder, *(folder for folder, _, _ in others)]:
-        ledger = Ledger(store, folder)
-        layouts = ledger.layouts()
-        if any(_refusal(target, each, layout) for each in layouts.values()):
-            there = _newest(ledger, layouts)
-            if there is not None and (refusal := _refusal(target, there, layout)):
-                raise refusal
+        try:
+            refusal = _mixed(Ledger(store, folder), target, layout)
+        except LogError as error:
+            log.warning("How the files in %s were written could not be compared: %s", target, error.what)
+            continue
+        if refusal is not None:
+            raise refusal
+
+
+def _mixed(ledger: Ledger, target: Path, layout: Layout) -> ConfigurationError | None:
+    layouts = ledger.layouts()
+    if any(_refusal(target, each, layout) for each in layouts.values()):
+        there = _newest(ledger, layouts)
+        return _refusal(target, there, layout) if there is not None else None
+    return None
 
 
 def _newest(ledger: Ledger, layouts: dict[str, Layout]) -> Layout | None:
