@@ -72,7 +72,7 @@ class Books:
             f"SELECT DISTINCT query FROM {self._table} WHERE epoch = {mark} AND name = {mark} AND query <> {mark}",
             (_EVER, _claim(table), self.query),
         )
-        return sorted(query for (query,) in found)
+        return sorted(_text(query) for (query,) in found)
 
     def forget(self, db: Any, epoch: int) -> None:  # noqa: ANN401
         """Remove rows that are so old that nobody asks for them, where an epoch is applied."""
@@ -120,18 +120,24 @@ class Books:
         mark = self.dialect.mark
         for some in _parts(epochs):
             names, numbers = [name for name, _ in some], sorted({epoch for _, epoch in some})
-            yield from self.dialect.run(
+            found = self.dialect.run(
                 db,
                 f"SELECT name, void FROM {self._table} WHERE query = {mark} AND sink = {mark} "
                 f"AND epoch IN ({_marks(mark, numbers)}) AND name IN ({_marks(mark, names)})",
                 (self.query, self.sink, *numbers, *names),
             )
+            yield from ((_text(name), void) for name, void in found)
 
     def _add(self, db: Any, sql: str, epochs: Mapping[str, int], *, void: int) -> None:  # noqa: ANN401
         row = f"({_marks(self.dialect.mark, _COLUMNS.split(','))})"
         for some in _parts(epochs):
             values = [value for name, epoch in some for value in (self.query, self.sink, epoch, name, void)]
             self.dialect.run(db, sql.format(", ".join([row] * len(some))), values)
+
+
+def _text(told: str | bytes) -> str:
+    """Return a name of ours; a database in SQL_ASCII gives it as bytes."""
+    return told.decode() if isinstance(told, bytes) else told
 
 
 def _claim(table: str) -> str:
