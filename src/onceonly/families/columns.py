@@ -10,6 +10,8 @@ from onceonly.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import pyarrow as pa
+
 _FLAT = (
     r"boolean|tinyint|smallint|int|bigint|float|double|decimal\(\d+, ?\d+\)|string|string collate \w+"
     r"|char\(\d+\)|varchar\(\d+\)|date|timestamp|timestamp_ntz"
@@ -18,6 +20,8 @@ _OTHER = r"binary|void|variant|time\(\d\)|interval [a-z ]+|geometry\(.*\)|geogra
 _KNOWN = re.compile(f"{_FLAT}|{_OTHER}")
 FLAT_TYPE = re.compile(_FLAT)
 """Plain types that files of every kind keep."""
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_TEXT = re.compile(r"string|string collate \w+|(var)?char\(\d+\)")
 _OPEN, _CLOSE = "<(", ">)"
 
 
@@ -89,6 +93,30 @@ def parse(text: str) -> Type:
         if text.startswith(f"{base}<") and text.endswith(">"):
             return Type(base, tuple(_parts(base, text[len(base) + 1 : -1])))
     return Type(text)
+
+
+def arrow_of(kind: Type) -> pa.DataType | None:
+    """Return Arrow's type as Spark hands it over; None for what Arrow has no plain type for."""
+    import pyarrow as pa
+
+    if kind.parts:
+        parts = [(name, arrow_of(part)) for name, part in kind.parts]
+        if any(part is None for _, part in parts):
+            return None
+        if kind.base == "struct":
+            return pa.struct(parts)
+        return pa.list_(parts[0][1]) if kind.base == "array" else pa.map_(parts[0][1], parts[1][1])
+    decimal = _DECIMAL.fullmatch(kind.base)
+    if decimal:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if _TEXT.fullmatch(kind.base):
+        return pa.string()
+    plain = {
+        "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(),
+        "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(), "binary": pa.binary(),
+        "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
+    }  # fmt: skip
+    return plain.get(kind.base)
 
 
 def _parts(base: str, body: str) -> Iterator[tuple[str, Type]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence  # noqa: TC003  the code
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from onceonly.checksums import added
 from onceonly.model import Link, LinkKind, Receipt, Vote, letters_of, seconds_of
 
 SIZES = (20, 100, 1_000, 10_000)
@@ -115,7 +116,7 @@ def sums_by_sink(link: Link) -> dict[str, tuple[str, str]]:
     return {
         sink: (columns_digest(columns), total)
         for sink, columns in known.items()
-        if columns and (total := added([vote.checksum for vote in votes[sink] if vote.rows]))
+        if columns and (total := sum_of([vote.checksum for vote in votes[sink] if vote.rows]))
     }
 
 
@@ -124,13 +125,13 @@ def columns_digest(columns: Sequence[tuple[str, str]]) -> str:
     return hashlib.sha256(repr(tuple(map(tuple, columns))).encode()).hexdigest()[:_DIGEST]
 
 
-def added(checksums: Iterable[str]) -> str:
+def sum_of(checksums: Iterable[str]) -> str:
     """Return the checksum of all rows together; empty without any, and where they are not of one algorithm."""
-    parts = [each.rpartition(":") for each in checksums]
-    names = {name for name, *_ in parts}
-    if len(names) != 1 or "" in names:
+    named = list(checksums)
+    try:
+        return added(named) if all(":" in each for each in named) else ""
+    except ValueError:
         return ""
-    return f"{names.pop()}:{sum(int(digits, 16) for *_, digits in parts) % 2**64:016x}"
 
 
 def block_end(epoch: int, size: int = SIZES[0]) -> int:

@@ -18,7 +18,6 @@ from onceonly.errors import OnceonlyError, UnavailableError, typed
 from onceonly.model import Guarantee, LinkKind, handles_of, letters_of
 from onceonly.operations import disk, look, sinks, values
 from onceonly.operations.states import OWED, QUIET, SETTLED
-from onceonly.ports import QueryContext
 from onceonly.ports.standing import Held, Stands
 from onceonly.protocol.deciding import totals
 from onceonly.words import n
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.operations.states import EpochState
+    from onceonly.ports import QueryContext
     from onceonly.ports.standing import Standing
 
 T = TypeVar("T")
@@ -104,8 +104,10 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float, counts: bool
                     is_newest = newest.setdefault(name, epoch.view.epoch) == epoch.view.epoch
                     held: Held | str | None = refused.get(name)
                     if held is None:
-                        asked = _context(model, name, made[name], values.of_epoch(epoch, name).columns)
-                        held = targets.ask(name, _held, made[name], asked, handles, counts)
+                        asked = sinks.context_of(
+                            model.query, name, made[name], values.of_epoch(epoch, name).columns
+                        )
+                        held = targets.ask(name, partial(_held, counts=counts), made[name], asked, handles)
                     if held is not None:
                         findings.append(_of_held(epoch, name, held))
                         continue
@@ -177,14 +179,8 @@ def _counted(
 ) -> Mapping[int, Held] | str | None:
     """Return what stands of each epoch, None where the target does not tell, or a sentence why it did not."""
     links = {epoch.view.epoch: epoch.chain[-1].index for epoch in model.epochs if epoch.chain}
-    asked = _context(model, name, participant, columns)
+    asked = sinks.context_of(model.query, name, participant, columns)
     return targets.ask(name, participant.sink.held_by_epoch, asked, links)
-
-
-def _context(
-    model: CheckpointModel, name: str, participant: Participant, columns: tuple[tuple[str, str], ...] = ()
-) -> QueryContext:
-    return QueryContext(query=model.query, sink=name, guarantee=participant.guarantee, columns=columns)
 
 
 def _held(
@@ -284,7 +280,7 @@ def _in_all(
 
     A run goes on while the target is counted: a difference is only believed where nothing was committed meanwhile.
     """
-    asked = _context(model, name, participant)
+    asked = sinks.context_of(model.query, name, participant)
     stays: set[str] | None = None
     for _ in range(_LOOKS):
         rows = _rows(model, name, SETTLED)
@@ -320,7 +316,7 @@ def _read_back(
 ) -> tuple[Held | str, bool, tuple[str, ...]]:
     """Read as many rows as were decided; return what they are, whether they are those, and what to tell of it."""
     decided = values.in_all(model, name)
-    asked = _context(model, name, participant, decided.columns)
+    asked = sinks.context_of(model.query, name, participant, decided.columns)
     held = targets.ask(name, participant.sink.read_back, asked, ())
     if isinstance(held, str):
         return f"its rows are as many as were decided, and were not read: {held}", True, ()

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 from onceonly.errors import OnceonlyError
 from onceonly.model import Guarantee, LinkKind, seconds_of
 from onceonly.operations import before_kafka, sinks
-from onceonly.operations.probes import Sick
+from onceonly.operations.probes import NEAR, Sick
 from onceonly.settings.registry import BUILT_IN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onceonly.coordinator.coordinator import Participant
+    from onceonly.model import SinkUse
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
 
-_NEAR = 0.8
-"""The share of the time that markers are kept from which on a job that is down is told to hurry."""
+_EPOCHS_MAX = 20
+"""How many of the newest epochs are looked at for the slowest."""
 
 
 def writes(checkpoint: Checkpoint) -> bool:
@@ -28,22 +30,19 @@ def writes(checkpoint: Checkpoint) -> bool:
         uses = [use for link in sinks.links(checkpoint) for use in link.uses.values()]
     except OnceonlyError:
         return False  # the probe of the log tells
-    return any(use.sink == "kafka" and use.guarantee is not Guarantee.AT_LEAST_ONCE for use in uses)
+    return any(map(_is_transactional, uses))
 
 
 def rights(checkpoint: Checkpoint, given: Given) -> None:
     """See that topic, markers and groups may be used as an epoch does. Raises ``ConfigurationError``."""
-    from onceonly.ports import QueryContext
     from onceonly.sinks.kafka.checks.target import require_rights
     from onceonly.sinks.kafka.options import KafkaOptions
     from onceonly.sinks.kafka.wire.admin import Admin
 
-    for name, options, guarantee in _transactional(checkpoint, given):
+    for name, options, each in _transactional(checkpoint, given):
         parsed = KafkaOptions.parse(options)
         with closing(Admin(parsed)) as admin:
-            require_rights(
-                admin, parsed, QueryContext(query=checkpoint.query, sink=name, guarantee=guarantee)
-            )
+            require_rights(admin, parsed, sinks.context_of(checkpoint.query, name, each))
 
 
 def transactions(checkpoint: Checkpoint, given: Given) -> None:
@@ -77,7 +76,7 @@ def markers(checkpoint: Checkpoint, given: Given) -> None:
     down_s = time.time() - moment
     for name, options, _ in _transactional(checkpoint, given):
         kept_s = before_kafka.markers_kept_s(options)
-        if kept_s is not None and down_s > _NEAR * kept_s:
+        if kept_s is not None and down_s > NEAR * kept_s:
             raise Sick(
                 f"the job is down since {down_s:.0f} s, and the broker forgets the markers of the sink {name} after "
                 f"{kept_s:g} s ({before_kafka.OFFSETS}): nobody could tell then whether the cluster went back",
@@ -85,13 +84,16 @@ def markers(checkpoint: Checkpoint, given: Given) -> None:
             )
 
 
-def _transactional(checkpoint: Checkpoint, given: Given) -> Iterator[tuple[str, dict[str, str], Guarantee]]:
+def _is_transactional(use: SinkUse) -> bool:
+    is_ours = BUILT_IN.get(use.sink) == BUILT_IN["kafka"]
+    return is_ours and use.guarantee is not Guarantee.AT_LEAST_ONCE
+
+
+def _transactional(checkpoint: Checkpoint, given: Given) -> Iterator[tuple[str, dict[str, str], Participant]]:
     with sinks.participants(checkpoint, given) as made:
         for name, each in made.items():
-            use = each.use
-            is_ours = use is not None and BUILT_IN.get(use.sink) == BUILT_IN["kafka"]
-            if use is not None and is_ours and each.guarantee is not Guarantee.AT_LEAST_ONCE:
-                yield name, sinks.options_of(given, name, use), each.guarantee
+            if each.use is not None and _is_transactional(each.use):
+                yield name, sinks.options_of(given, name, each.use), each
 
 
 def _slowest(checkpoint: Checkpoint, name: str) -> tuple[float, int]:
@@ -104,6 +106,3 @@ def _slowest(checkpoint: Checkpoint, name: str) -> tuple[float, int]:
             if link.kind is LinkKind.COMMIT and planned and decided and writes:
                 found.append((decided - planned, epoch))
     return max(found)
-
-
-_EPOCHS_MAX = 20

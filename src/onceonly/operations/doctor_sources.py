@@ -14,7 +14,7 @@ from onceonly.guards.source import KAFKA, Source
 from onceonly.model import LinkKind, seconds_of
 from onceonly.operations import sinks, sources_left
 from onceonly.operations.inputs_left import missing_inputs
-from onceonly.operations.probes import Sick, Unasked
+from onceonly.operations.probes import NEAR, Sick, Unasked
 from onceonly.settings.query import SOURCE_CHANGED, GoOn
 from onceonly.settings.registry import BUILT_IN
 from onceonly.words import n
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
 
-_NEAR = 0.8
-"""The share of the time that rows are kept from which on a job that is down is told to hurry."""
 _GO_ON = (
     f"start once with {SOURCE_CHANGED}={GoOn.GO_ON.value} (of other sources than Kafka and files: "
     "failOnDataLoss=false)"
@@ -54,8 +52,7 @@ def kept(checkpoint: Checkpoint, given: Given, sources: Mapping[str, str]) -> No
             f"bring back what is gone, if there is a copy; or, to do without these rows, {_GO_ON}",
         ) from None
     if unasked:
-        sentence, _, step = unasked[0].rpartition(": ")
-        raise Unasked(sentence, step.replace(" has that done", "", 1))
+        raise Unasked(unasked[0].what, unasked[0].typed)
 
 
 def has_time(checkpoint: Checkpoint, given: Given, sources: Mapping[str, str]) -> None:
@@ -72,7 +69,7 @@ def has_time(checkpoint: Checkpoint, given: Given, sources: Mapping[str, str]) -
             continue
         what, kept_s = told
         down_s = time.time() - moment
-        if down_s > _NEAR * kept_s:
+        if down_s > NEAR * kept_s:
             raise Sick(
                 f"nothing was read since chk-{decided.epoch}, {down_s:.0f} s ago, and {what} keeps rows for "
                 f"{kept_s:g} s: those that follow are about to go",

@@ -14,7 +14,6 @@ from onceonly.families import behind
 from onceonly.model import LinkKind, handles_of
 from onceonly.operations import look, sinks
 from onceonly.operations.probes import Sick
-from onceonly.ports import QueryContext
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def answer(checkpoint: Checkpoint, given: Given) -> None:
                 if name in newest:
                     each.sink.look_up(newest[name])
                     continue
-                context = _context(checkpoint, name, each)
+                context = sinks.context_of(checkpoint.query, name, each)
                 # It may have said so without a question, too.
                 if each.sink.newest_epoch(context) is None and each.sink.capabilities.recovers:
                     list(each.sink.recover(context))
@@ -61,7 +60,7 @@ def hold_it(checkpoint: Checkpoint, given: Given) -> None:
             newest,
             checkpoint.log.around(newest, owners=False),
             {name: each.sink for name, each in asked.items()},
-            context=lambda name: _context(checkpoint, name, asked[name]),
+            context=lambda name: sinks.context_of(checkpoint.query, name, asked[name]),
             checked=True,
         )
 
@@ -73,7 +72,7 @@ def not_ahead(checkpoint: Checkpoint, given: Given) -> None:
     with sinks.participants(checkpoint, given) as made:
         for name, each in made.items():
             with sinks.asking(checkpoint, name):
-                held = each.sink.newest_epoch(_context(checkpoint, name, each))
+                held = each.sink.newest_epoch(sinks.context_of(checkpoint.query, name, each))
             if held is None:
                 continue
             decided = _decided(checkpoint)
@@ -103,10 +102,6 @@ def left_open(checkpoint: Checkpoint, given: Given) -> None:
             f"{n(len(outside), 'transaction is')} open that no link names, as {item.transaction} of the sink {sink}",
             f"start the query, or {by_hand}" if by_hand else "start the query",
         )
-
-
-def _context(checkpoint: Checkpoint, name: str, participant: Participant) -> QueryContext:
-    return QueryContext(query=checkpoint.query, sink=name, guarantee=participant.guarantee)
 
 
 def _newest_handles(checkpoint: Checkpoint, made: Mapping[str, Participant]) -> dict[str, Handle]:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+NEAR = 0.8
+"""The share of the time that something is kept from which on a job that is down is told to hurry."""
+
+
 class Health(enum.StrEnum):
     """What came of a probe."""
 

@@ -177,15 +177,21 @@ def outside(checkpoint: Checkpoint, made: Mapping[str, Participant]) -> list[tup
     ]
 
 
+def context_of(
+    query: str, name: str, participant: Participant, columns: tuple[tuple[str, str], ...] = ()
+) -> QueryContext:
+    """Return what a sink is told of the query that it is asked about."""
+    return QueryContext(query=query, sink=name, guarantee=participant.guarantee, columns=columns)
+
+
 def leftovers(
     checkpoint: Checkpoint, made: Mapping[str, Participant]
 ) -> Iterator[tuple[str, list[Leftover]]]:
     """Ask each sink that can tell what the query has left in its target, ended or not; changes nothing."""
     for name, each in made.items():
         if each.sink.capabilities.recovers:
-            context = QueryContext(query=checkpoint.query, sink=name, guarantee=each.guarantee)
             with asking(checkpoint, name):
-                found = list(each.sink.recover(context))
+                found = list(each.sink.recover(context_of(checkpoint.query, name, each)))
             yield name, found
 
 

@@ -59,6 +59,19 @@ class _Kind:
         return " ".join(f"--source {number}{name}={what}" for name, what in self.needs.items())
 
 
+@dataclass(frozen=True, slots=True)
+class NotLooked:
+    """A kind of source that nobody could ask: what is so, and what ``typed`` behind the command has it asked."""
+
+    what: str
+    typed: str
+
+    @property
+    def sentence(self) -> str:
+        """Tell both, without a full stop."""
+        return f"{self.what}: {self.typed} has that done"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
     """A source of a query: its kind, where it has come to, and how its options are told from those of others.
@@ -112,7 +125,7 @@ def refuse_missing(
     """
     try:
         reads = reads_of(barrier, options, topics, epoch=epoch, ranges=ranges)
-        return look(reads, options, for_good=for_good)
+        return [each.sentence for each in look(reads, options, for_good=for_good)]
     except (SourceChangedError, JournalError) as error:
         raise ConfigurationError(
             f"{error.what}: rows would be lost or be there twice", next_step=error.next_step
@@ -147,9 +160,9 @@ def reads_of(
     return reads
 
 
-def look(reads: Sequence[Read], options: Mapping[str, str], *, for_good: bool = False) -> list[str]:
+def look(reads: Sequence[Read], options: Mapping[str, str], *, for_good: bool = False) -> list[NotLooked]:
     """Ask the sources as ``refuse_missing`` does. For what is gone, raises ``SourceChangedError``, ``JournalError``."""
-    told: dict[str, None] = {}
+    told: dict[NotLooked, None] = {}
     for each in reads:
         kind, own = each.kind, each.own(options)
         typed = kind.typed(each.number)
@@ -160,7 +173,7 @@ def look(reads: Sequence[Read], options: Mapping[str, str], *, for_good: bool = 
                     "read: nobody has looked whether it still has what is read again",
                     next_step=f"add {typed}",
                 )
-            told[f"the query reads {kind.word}, {_NOT_LOOKED}: {typed} has that done"] = None
+            told[NotLooked(f"the query reads {kind.word}, {_NOT_LOOKED}", typed)] = None
             continue
         if lacking := kind.needs.keys() - own.keys():
             raise ConfigurationError(

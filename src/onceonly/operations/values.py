@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from onceonly.log.history import added, columns_digest
+from onceonly.log.history import columns_digest, sum_of
 from onceonly.model import letters_of
 from onceonly.operations.states import SETTLED
 from onceonly.ports.standing import NO_COLUMNS
@@ -67,7 +67,7 @@ def in_all(model: CheckpointModel, name: str) -> Decided:
     other = next((each.view.name for each in epochs if each.view.sums[name][0] != own), "")
     if other:
         return Decided(unknown=f"{other} has written other columns than the newest epoch")
-    return Decided(columns=columns, checksum=added(each.view.sums[name][1] for each in epochs))
+    return Decided(columns=columns, checksum=sum_of(each.view.sums[name][1] for each in epochs))
 
 
 def compared(held: Held, decided: Decided) -> tuple[bool, tuple[str, ...]]:

@@ -8,7 +8,6 @@ from onceonly.errors import ConfigurationError
 from onceonly.log.actions import NAMES_MAX, Withdrawn
 from onceonly.model import handles_of
 from onceonly.operations import former, sinks
-from onceonly.ports import QueryContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,9 +55,7 @@ def _of_each(
         takers = _takers(made, found)
         sinks.refuse_other_target(checkpoint, given, made)
         for each in found:
-            context = QueryContext(
-                query=checkpoint.query, sink=each.sink, guarantee=made[each.sink].guarantee
-            )
+            context = sinks.context_of(checkpoint.query, each.sink, made[each.sink])
             with sinks.asking(checkpoint, each.sink):
                 back = takers[each.sink](context, epoch, handles[each.sink], only_look=only_look)
             taken.append(

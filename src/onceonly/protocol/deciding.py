@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from onceonly.checksums import added
 from onceonly.model import Guarantee, LinkKind, Lost, Mode, letters_of
 from onceonly.protocol import states as s
 from onceonly.protocol.messages import CheckPrepared, PutLink, Report, ReportKind, StopReason
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from onceonly.model import Plan, Vote
     from onceonly.protocol import messages as m
     from onceonly.protocol.states import Move
-
-_MODULUS = 2**64
 
 
 def voted(state: s.Running, event: m.VotesCollected) -> Move:
@@ -187,15 +186,12 @@ def totals(votes: Iterable[Vote]) -> dict[str, tuple[int, str]]:
     of the sink that refused them: a replay that writes nothing does not know which those are.
     """
     rows: dict[str, int] = defaultdict(int)
-    sums: dict[str, int] = defaultdict(int)
-    names: dict[str, str] = {}
+    sums: dict[str, list[str]] = defaultdict(list)
     for vote in votes:
-        name, colon, digits = vote.checksum.rpartition(":")
         sink = letters_of(vote.sink) or vote.sink
-        names[sink] = name + colon
         rows[sink] += vote.rows
-        sums[sink] = (sums[sink] + int(digits, 16)) % _MODULUS
-    return {sink: (rows[sink], f"{names[sink]}{sums[sink]:016x}") for sink in rows if rows[sink]}
+        sums[sink].append(vote.checksum)
+    return {sink: (count, added(sums[sink])) for sink, count in rows.items() if count}
 
 
 def difference(decided: Iterable[Vote], replayed: Iterable[Vote]) -> str:

@@ -334,9 +334,8 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
     context = df.sparkSession.sparkContext
     query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)
     if not query or query == owner:
-        unused.entered(
-            owner, batch_id
-        )  # in a thread of the user's, which has no query, nobody may look at the error
+        # A thread of the user's has no query, and nobody may look at its error.
+        unused.entered(owner, batch_id)
     if query == owner and epoch == str(batch_id) and newest > batch_id:
         raise CheckpointChangedError(
             f"chk-{batch_id} of query {query} was to be written, and the checkpoint {location} is at chk-{newest} by "

@@ -6,21 +6,15 @@ it is in range, a text into no number.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
-from onceonly.families.columns import find, parse
+from onceonly.families.columns import arrow_of, find, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pyarrow as pa
-
-    from onceonly.families.columns import Type
-
-_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
-_TEXT = re.compile(r"string|string collate \w+|(var)?char\(\d+\)")
 
 
 def schema_of(columns: Sequence[tuple[str, str]], *, who: str) -> pa.Schema:
@@ -29,7 +23,7 @@ def schema_of(columns: Sequence[tuple[str, str]], *, who: str) -> pa.Schema:
 
     fields = []
     for name, text in columns:
-        kind = _arrow(parse(text))
+        kind = arrow_of(parse(text))
         if kind is None:
             raise ConfigurationError(
                 f"{who}: the column {name} is of type {text}, which no table keeps.",
@@ -118,27 +112,3 @@ def _is_list(kind: pa.DataType) -> bool:
     from pyarrow import types
 
     return bool(types.is_list(kind) or types.is_large_list(kind))
-
-
-def _arrow(kind: Type) -> pa.DataType | None:
-    """Return Arrow's type as Spark hands it over; None where no table keeps it."""
-    import pyarrow as pa
-
-    if kind.parts:
-        parts = [(name, _arrow(part)) for name, part in kind.parts]
-        if any(part is None for _, part in parts):
-            return None
-        if kind.base == "struct":
-            return pa.struct(parts)
-        return pa.list_(parts[0][1]) if kind.base == "array" else pa.map_(parts[0][1], parts[1][1])
-    decimal = _DECIMAL.fullmatch(kind.base)
-    if decimal:
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    if _TEXT.fullmatch(kind.base):
-        return pa.string()
-    plain = {
-        "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(),
-        "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(), "binary": pa.binary(),
-        "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
-    }  # fmt: skip
-    return plain.get(kind.base)

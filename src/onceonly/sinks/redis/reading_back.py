@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
+from onceonly.families.columns import arrow_of, parse
 from onceonly.ports.standing import Held
 from onceonly.rows.checksum import RowChecksum
 
@@ -14,29 +14,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-
-
-def _kind_of(spark: str) -> pa.DataType | None:
-    """Return the type of Arrow's with which rows of a Spark type come; None for what is written as JSON."""
-    import pyarrow as pa
-
-    if match := _DECIMAL.fullmatch(spark):
-        return pa.decimal128(int(match[1]), int(match[2]))
-    if spark.startswith(("varchar(", "char(", "string")):
-        return pa.string()
-    return {
-        "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
-        "float": pa.float32(), "double": pa.float64(), "binary": pa.binary(), "date": pa.date32(),
-        "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
-    }.get(spark)  # fmt: skip
-
 
 class Sum:
     """Adds up rows, by names and Spark types of their columns."""
 
     def __init__(self, columns: Sequence[tuple[str, str]]) -> None:
-        kinds = [(name, spark, _kind_of(spark)) for name, spark in columns]
+        parsed = [(name, spark, parse(spark)) for name, spark in columns]
+        # What has parts is kept as JSON.
+        kinds = [(name, spark, None if kind.parts else arrow_of(kind)) for name, spark, kind in parsed]
         self._columns = [(name, spark, kind) for name, spark, kind in kinds if kind is not None]
         self._unread = next(
             (f"its column {name} is kept as JSON" for name, _, kind in kinds if kind is None), ""
