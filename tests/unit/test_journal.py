@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import shutil
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from tests.unit.disk_bench import in_child
-from tests.unit.journal_bench import FEED, OF, held, opened, rows
+from tests.unit.journal_bench import FEED, OF, broken_off, held, opened, read_upto, reader_of, rows
 
 from onceonly import failpoints
 from onceonly.durable import disk
@@ -26,7 +25,7 @@ from onceonly.errors import (
     UnavailableError,
 )
 from onceonly.operations.journals import drop, drop_reader
-from onceonly.sources.journal import Journal, Position, Reader, claims
+from onceonly.sources.journal import Journal, Position, claims
 from onceonly.sources.journal import writer as writing
 from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, name_of
 from onceonly.sources.journal.window import Window
@@ -48,20 +47,6 @@ def place() -> Iterator[Path]:
 
 def segment(place: Path, number: int) -> Path:
     return place / name_of(SEGMENTS, number)
-
-
-def reader_of(place: Path) -> Reader:
-    return Reader(Journal.at(str(place)), wait_s=0)
-
-
-def read_upto(place: Path, number: int) -> None:
-    """Say for good what was read: the query names it twice, as it does after the next epoch."""
-    reader = reader_of(place)
-    if Journal.at(str(place)).reading() is None:
-        reader.initial()
-    reader.commit(number)
-    reader.commit(number)
-    reader.close()
 
 
 def test_rows_are_read_as_often_as_one_likes_and_are_the_same_bytes(place: Path) -> None:
@@ -617,24 +602,8 @@ def _written(place: Path) -> None:
 def test_at_each_crash_point_nothing_is_lost_or_doubled(
     place: Path, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{point}=raise")
-    failpoints._counts.clear()
-    read: list[str | None] = []
     place.mkdir(mode=0o700)
-    with contextlib.suppress(failpoints.FailpointError), opened(place) as writer:
-        for each in "abc":
-            writer.append(rows(each))
-        read_upto(place, 2)
-        read = held(place, [1, 2])
-        writer.tidy(now=True)
-    assert failpoints._counts
-    with opened(place) as writer:
-        for each in "abc":
-            writer.append(rows(each))
-        writer.tidy(now=True)
-    left = held(place)
-    assert sorted({*map(str, read), *map(str, left)}) == ["a", "b", "c"]
-    assert len(left) == len(set(left))
+    broken_off(place, point, monkeypatch)
 
 
 def test_a_fold_of_another_version_or_that_is_torn_is_refused(place: Path) -> None:
