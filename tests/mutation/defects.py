@@ -2484,6 +2484,15 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="sql-applies-by-the-options-of-now",
+        group=STAGED,
+        what="What was decided is applied by a key, op and sequence that were changed since: deletions become rows",
+        file="sinks/sql/sink.py",
+        before="            self._target.apply(staged, _epochs(staged), self._books, meaning=self._meaning)\n",
+        after="            self._target.apply(staged, _epochs(staged), self._books)\n",
+        tests=(SQL + "test_what_was_decided_is_applied_by_the_options_by_which_it_was_staged",),
+    ),
+    Defect(
         name="mysql-replaces-by-any-key",
         group=STAGED,
         what="ON DUPLICATE KEY matches a second unique key, too, and writes over a row that has another key",

@@ -95,6 +95,33 @@ def test_of_rows_with_one_key_the_greatest_sequence_wins_in_whichever_slot(bench
     assert bench.run("SELECT * FROM t") == [(1, "newest")]
 
 
+@pytest.mark.parametrize("later", [{}, {"sequence": ""}, {"op": "", "sequence": ""}], ids=str)
+def test_what_was_decided_is_applied_by_the_options_by_which_it_was_staged(
+    bench: Bench, later: dict[str, str]
+) -> None:
+    """A driver dies between a decision and its commit, and the query is started again with other options."""
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, op TEXT DEFAULT '')")
+    bench.run("INSERT INTO t (id, name) VALUES (2, 'b')")
+    own = {"key": "id", "sequence": "n", "op": "op"}
+    some = rows(id=[1, 2], name=["new", None], n=[3, 4], op=["u", "d"])
+    older = rows(id=[1], name=["old"], n=[2], op=["c"])
+    facts = bench.check(some, **own)
+    handles = [bench.stage(each, facts, slot=slot, **own)[0] for slot, each in enumerate((some, older))]
+    bench.sink(**own).rehearse(handles, facts)
+    assert set(bench.sink(**{**own, **later}).commit_many(handles)) == {Committed()}
+    assert bench.run("SELECT id, name FROM t") == [(1, "new")]
+
+
+def test_rows_that_were_decided_to_be_added_are_not_taken_for_changes(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, op TEXT)")
+    bench.run("INSERT INTO t VALUES (1, 'x')")
+    some = rows(id=[2, 3], op=["d", "c"])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    assert bench.sink(key="id", op="op").commit_many([handle]) == [Committed()]
+    assert bench.run("SELECT * FROM t") == [(1, "x"), (2, "d"), (3, "c")]
+
+
 def test_a_sequence_is_written_where_the_table_has_such_a_column(bench: Bench) -> None:
     bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT)")
     bench.epoch(rows(id=[1, 1], n=[1, 3]), key="id", sequence="n")

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import msgspec
+
+from onceonly.durable.sealed import decoder
 from onceonly.errors import ConfigurationError
 from onceonly.families import behind
 from onceonly.families.passwords import Password
@@ -155,6 +158,21 @@ class Url:
         return f"{self.scheme}://{self.hosts}/{self.path}{'?' if where else ''}{where}"
 
 
+class Meaning(msgspec.Struct, frozen=True):
+    """Which columns say what becomes of a row. Rows wait with it for their commit, by whichever options that is."""
+
+    key: tuple[str, ...] = ()
+    op: str = ""
+    sequence: str = ""
+
+    @classmethod
+    def loads(cls, text: str) -> Meaning:
+        return decoder(cls).decode(text)
+
+    def dumps(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlOptions:
     """The checked options. ``table`` and ``books`` are a name with or without its schema."""
@@ -197,3 +215,7 @@ class SqlOptions:
             trusts=values["triggers"] == TRUSTED,
             password=Password.of(values, who, place="the driver runs, readable by its user"),
         )
+
+    @property
+    def meaning(self) -> Meaning:
+        return Meaning(self.key, self.op, self.sequence)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from onceonly.families.staged import StagedRows
     from onceonly.sinks.sql.books import Books
+    from onceonly.sinks.sql.options import Meaning
     from onceonly.sinks.sql.target import Target
 
 _CODE = "REFUSED"
@@ -42,6 +43,7 @@ def refusals(
     rows: StagedRows,
     beside: Mapping[str, StagedRows],
     epochs: Mapping[str, int],
+    meaning: Meaning | None,
 ) -> list[Refused]:
     """Return the rows that the table does not take when it has those ``beside`` them, as far as it takes them.
 
@@ -57,6 +59,7 @@ def refusals(
             {names[name]: epochs[name] for name in staged},
             books,
             keep=False,
+            meaning=meaning,
         )
 
     def is_taken(staged: Mapping[str, StagedRows]) -> bool:

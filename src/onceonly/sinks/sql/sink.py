@@ -11,7 +11,7 @@ from onceonly.families.staged.names import epoch_of
 from onceonly.model import differing
 from onceonly.ports.standing import NO_COLUMNS, Held
 from onceonly.sinks.sql import past
-from onceonly.sinks.sql.options import DECLARED, OF_JDBC, SqlOptions
+from onceonly.sinks.sql.options import DECLARED, OF_JDBC, Meaning, SqlOptions
 from onceonly.sinks.sql.refusals import is_large, refused
 from onceonly.sinks.sql.refusing import refusals
 from onceonly.sinks.sql.target import Target
@@ -34,6 +34,8 @@ _DIVERT = (
 )
 _TABLE = "table"
 """The fact that says what the table is like."""
+_MEANING = "meaning"
+"""What in a handle's data says by which of its columns rows are replaced, deleted, or newer."""
 _LARGE = "large"
 """What in a handle's data says that it has rows that the server may refuse for their size."""
 
@@ -63,6 +65,7 @@ class SqlSink(StagedSink):
         self._match: Match | None = None
         self._is_large = False
         self._owner = ("", "")
+        self._meaning: Meaning | None = None
 
     # --- driver ---------------------------------------------------------------------------------------------
 
@@ -113,11 +116,13 @@ class SqlSink(StagedSink):
             )
         tries = any(_LARGE in handle.data for handle in handles)
         table = Table.loads(str(facts[_TABLE]))
-        self._target.rehearse(staged, _epochs(staged), self._books, table, tries=tries)
+        self._target.rehearse(
+            staged, _epochs(staged), self._books, table, tries=tries, meaning=_meaning(handles)
+        )
 
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
         """Apply an epoch, or look up who has."""
-        self._owner = _owner(handles)
+        self._owner, self._meaning = _owner(handles), _meaning(handles)
         return super().commit_many(handles)
 
     def look_up(self, handle: Handle) -> Standing:
@@ -152,7 +157,7 @@ class SqlSink(StagedSink):
     def apply(self, staged: Mapping[str, StagedRows]) -> None:
         """Write the rows, and note their names, in one transaction."""
         try:
-            self._target.apply(staged, _epochs(staged), self._books)
+            self._target.apply(staged, _epochs(staged), self._books, meaning=self._meaning)
         except RecordRefusedError as error:
             raise RecordRefusedError(error.what, next_step=f"{error.next_step}; {_DIVERT}") from error
 
@@ -178,7 +183,14 @@ class SqlSink(StagedSink):
         known = set(self.known(staged))
         waiting = {name: rows for name, rows in staged.items() if name not in known}
         own = waiting.pop(handle.transaction, None)
-        return [] if own is None else refusals(self._target, self._books, own, waiting, _epochs(staged))
+        self._meaning = _meaning([handle])
+        if own is None:
+            return []
+        return refusals(self._target, self._books, own, waiting, _epochs(staged), self._meaning)
+
+    def stage_again(self, context: WriteContext, rows: pa.RecordBatch) -> Handle:
+        """Stage what was not refused of a handle that was looked at just now."""
+        return self._meant(super().stage_again(context, rows), self._meaning or self._options.meaning)
 
     def close(self) -> None:
         """Close the connection."""
@@ -210,12 +222,15 @@ class SqlSink(StagedSink):
         return found
 
     def pre_commit(self, transaction: StagedAttempt) -> Handle:
-        """Vote, with the id of the table by which the rows were looked at."""
+        """Vote, with the id of the table by which the rows were looked at, and what their columns mean."""
         handle = super().pre_commit(transaction)
         own = self._table.id if self._table is not None else ""
         more: dict[str, str | int] = {past.TABLE_ID: own} if own else {}
         more |= {_LARGE: 1} if self._is_large else {}
-        return replace(handle, data={**handle.data, **more}) if more else handle
+        return self._meant(replace(handle, data={**handle.data, **more}), self._options.meaning)
+
+    def _meant(self, handle: Handle, meaning: Meaning) -> Handle:
+        return replace(handle, data={**handle.data, _MEANING: meaning.dumps()})
 
     @property
     def _books(self) -> Books:
@@ -248,6 +263,15 @@ class SqliteSink(SqlSink):
 
     name: ClassVar[str] = "sqlite"
     schemes: ClassVar[tuple[str, ...]] = ("sqlite",)
+
+
+def _meaning(handles: Sequence[Handle]) -> Meaning | None:
+    """Return what the columns of an epoch's rows mean; None where an older version has staged them.
+
+    Of the last handle: those before it may be of a try that is committed.
+    """
+    told = handles[-1].data.get(_MEANING)
+    return None if told is None else Meaning.loads(str(told))
 
 
 def _owner(handles: Sequence[Handle]) -> tuple[str, str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from onceonly.errors import OnceonlyError
     from onceonly.families.staged import StagedRows
-    from onceonly.sinks.sql.options import SqlOptions
+    from onceonly.sinks.sql.options import Meaning, SqlOptions
 
 _BATCH = "batch-"
 """How the query of a batch begins, each of which is a query of its own: that others wrote before says nothing."""
@@ -132,10 +132,12 @@ class Target:
         """Return what the table is like now. Raises a typed error."""
         return self._there(self._described(self.options.table))
 
-    def matched(self, columns: Iterable[tuple[str, Given]], table: Table) -> Match:
-        """Match the columns of rows with a table's, by the options. Raises ``ConfigurationError``."""
-        options = self.options
-        return match(columns, table, key=options.key, op=options.op, sequence=options.sequence)
+    def matched(
+        self, columns: Iterable[tuple[str, Given]], table: Table, meaning: Meaning | None = None
+    ) -> Match:
+        """Match the columns of rows with a table's, by what they mean. Raises ``ConfigurationError``."""
+        own = meaning or self.options.meaning
+        return match(columns, table, key=own.key, op=own.op, sequence=own.sequence)
 
     # --- an epoch -------------------------------------------------------------------------------------------
 
@@ -147,6 +149,7 @@ class Target:
         then: Table,
         *,
         tries: bool,
+        meaning: Meaning | None = None,
     ) -> None:
         """See that an epoch will be taken: by the table as it is now, where rows were looked at for ``then``.
 
@@ -156,7 +159,7 @@ class Target:
         with self.transaction(keep=False) as db:
             newest, table = books.newest(db), self._sql.describe(db, self.options.table)
         _refuse_older(newest, max(epochs.values()), books, self.options)
-        found, batches = self._now(staged, table)
+        found, batches = self._now(staged, table, meaning)
         told, in_doubt = [], tries or found.table != then or bool(found.doubts)
         for batch in batches if found.key or found.indexed or found.lettered else ():
             in_doubt = in_doubt or is_doubtful(batch, found)
@@ -164,12 +167,21 @@ class Target:
         refuse_twice(told, found)
         self._trusted = then
         if in_doubt:
-            self.apply(staged, epochs, books, keep=False)
+            self.apply(staged, epochs, books, keep=False, meaning=meaning)
 
     def apply(
-        self, staged: Mapping[str, StagedRows], epochs: Mapping[str, int], books: Books, *, keep: bool = True
+        self,
+        staged: Mapping[str, StagedRows],
+        epochs: Mapping[str, int],
+        books: Books,
+        *,
+        keep: bool = True,
+        meaning: Meaning | None = None,
     ) -> None:
-        """Note the handles of an epoch and write its rows, in one transaction. Raises a typed error."""
+        """Note the handles of an epoch and write its rows, in one transaction. Raises a typed error.
+
+        ``meaning`` is that of the options by which they were staged; None for those of now.
+        """
         with self.transaction(keep=keep) as db:
             behind.refuse_forgotten(str(self.options.url), self._applied, books.newest(db))
             books.note(db, epochs)
@@ -177,7 +189,7 @@ class Target:
             if not self._claimed and not books.query.startswith(_BATCH):
                 books.claim(db, self._name)
             self._sql.hold(db)
-            found, batches = self._now(staged, self._sql.describe(db, self.options.table))
+            found, batches = self._now(staged, self._sql.describe(db, self.options.table), meaning)
             self._load(db, self._taken(batches, found), found, tries=not keep)
             if not keep:
                 self._sql.settle(db)
@@ -289,12 +301,12 @@ class Target:
             self._sql.run(db, f"CREATE TABLE {self._sql.path(options.table)} ({', '.join(parts)})")
 
     def _now(
-        self, staged: Mapping[str, StagedRows], table: Table | None
+        self, staged: Mapping[str, StagedRows], table: Table | None, meaning: Meaning | None
     ) -> tuple[Match, Iterator[pa.RecordBatch]]:
         """Return how staged rows meet the table as it is now, and the rows."""
         batches = (batch for each in staged.values() for batch in each.batches())
         first = next(batches)
-        return self.matched(columns_of(first.schema), self._there(table)), chain([first], batches)
+        return self.matched(columns_of(first.schema), self._there(table), meaning), chain([first], batches)
 
     def _there(self, table: Table | None) -> Table:
         if table is None:
