@@ -129,6 +129,7 @@ PROMISES: Final = "tests/unit/test_guards_promises.py::"
 CASSANDRA: Final = "tests/integration/test_cassandra.py::"
 COLUMN_TYPES: Final = "tests/unit/test_cassandra_options.py::"
 JOURNAL: Final = "tests/unit/test_journal.py::"
+JOURNAL_POWER: Final = "tests/unit/test_journal_power.py::"
 FEEDS: Final = "tests/unit/test_feeds.py::"
 SAVEPOINTS: Final = "tests/unit/test_savepoints.py::"
 RESTORE: Final = "tests/unit/test_savepoints_restore.py::"
@@ -3371,6 +3372,51 @@ DEFECTS: Final = (
         before="        return reading is not None and reading.claim < newest_claim(self._journal)\n",
         after="        return False\n",
         tests=(JOURNAL + "test_without_locks_the_query_that_began_to_read_before_stops",),
+    ),
+    Defect(
+        name="journal-acknowledges-what-a-power-cut-may-take",
+        group=JOURNALS,
+        what="A message that a killed receiver has put is acknowledged by the next one, though its name is not durable",
+        file="sources/journal/writer.py",
+        before="            self._store.sync(name_of(SEGMENTS, self.newest))\n",
+        after="            pass\n",
+        tests=(
+            JOURNAL_POWER + "test_what_a_killed_process_left_is_durable_before_the_next_one_stands_on_it",
+        ),
+        says="acknowledged and lost",
+    ),
+    Defect(
+        name="journal-in-a-folder-that-a-power-cut-may-take",
+        group=JOURNALS,
+        what="The folder of a journal was made by a process that was killed before its name was durable",
+        file="stores/folder.py",
+        before="            disk.sync_above(self.root)\n",
+        after="",
+        tests=(
+            JOURNAL_POWER + "test_what_a_killed_process_left_is_durable_before_the_next_one_stands_on_it",
+        ),
+    ),
+    Defect(
+        name="journal-dropped-comes-back",
+        group=JOURNALS,
+        what="A journal that was dropped is there again in part after a power cut",
+        file="operations/journals.py",
+        before="        journal.sync()\n        journal.store.delete(IDENTITY)\n        journal.sync()\n",
+        after="        journal.store.delete(IDENTITY)\n",
+        tests=(
+            JOURNAL_POWER
+            + "test_a_journal_that_was_dropped_stays_so_and_one_that_was_half_dropped_can_be_dropped",
+        ),
+    ),
+    Defect(
+        name="journal-made-over-the-rest-of-another",
+        group=JOURNALS,
+        what="A journal is made where the note of what was read of a dropped one is left, and deletes by it",
+        file="sources/journal/place.py",
+        before="            if rest := self.rest():\n",
+        after="            if rest := (self.numbers(SEGMENTS) and self.rest()):\n",
+        tests=(JOURNAL + "test_a_journal_is_not_made_over_what_a_broken_off_drop_has_left",),
+        says="DID NOT RAISE",
     ),
     Defect(
         name="feed-goes-on-after-half-a-line",

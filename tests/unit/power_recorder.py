@@ -26,18 +26,24 @@ if TYPE_CHECKING:
 
 
 class Recorder(StandIns):
-    """A context that records what this process does below a folder. One at a time; any of its threads."""
+    """A context that records what this process does below a folder. One at a time; any of its threads.
 
-    def __init__(self, folder: Path) -> None:
+    ``before`` is what an earlier process did there that was killed: the folder holds all of it, and none of it is more
+    durable than it was.
+    """
+
+    def __init__(self, folder: Path, before: tuple[Tree, list[Op]] | None = None) -> None:
         super().__init__()
         self._folder = os.path.realpath(folder)
         self._lock = threading.RLock()
-        self.base = read_tree(folder)
+        self.base, ops = before or (read_tree(folder), [])
         self.tree = self.base.copy()
         self.ops: list[Op] = []
+        for op in ops:
+            self._do(op)
         self._inos = {
             os.lstat(os.path.join(self._folder, path)).st_ino: ino  # noqa: PTH118  with its slash
-            for path, ino in self.base.paths().items()
+            for path, ino in self.tree.paths().items()
         } | {os.lstat(self._folder).st_ino: ROOT}
 
     def __enter__(self) -> Self:

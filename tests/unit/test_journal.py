@@ -606,6 +606,39 @@ def test_at_each_crash_point_nothing_is_lost_or_doubled(
     broken_off(place, point, monkeypatch)
 
 
+def test_a_journal_is_not_made_over_what_a_broken_off_drop_has_left(place: Path) -> None:
+    """By the note of what was read, the next one would delete rows that nobody has read."""
+    with opened(place) as writer:
+        for each in "abc":
+            writer.append(rows(each))
+        read_upto(place, 2)
+        writer.tidy(now=True)
+    fold = place / name_of(FOLDS, 2)
+    ids = fold.read_bytes()
+    for path in (segment(place, 3), fold, place / "journal"):
+        path.unlink()
+    with pytest.raises(JournalError, match=r"has the file 'reading' but its file 'journal' is gone"):
+        opened(place)
+    fold.write_bytes(ids)
+    with pytest.raises(JournalError, match=r"has folds and the file 'reading' but its file 'journal'"):
+        opened(place)
+    drop(str(place))
+    with opened(place) as writer:
+        assert [writer.append(rows(each)) for each in "abc"] == [1, 1, 1]
+
+
+def test_a_fold_of_another_journal_is_refused(place: Path) -> None:
+    for where, ids in ((place, "xyz"), (place.with_name("other"), "abc")):
+        with opened(where) as writer:
+            for each in ids:
+                writer.append(rows(each))
+            read_upto(where, 2)
+            writer.tidy(now=True)
+    shutil.copy(place.with_name("other") / name_of(FOLDS, 2), place / name_of(FOLDS, 2))
+    with pytest.raises(JournalError, match=r"folds/.*2 is of another journal"):
+        opened(place)
+
+
 def test_a_fold_of_another_version_or_that_is_torn_is_refused(place: Path) -> None:
     with opened(place) as writer:
         for each in "abc":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.disk_bench import World, in_child, memory
+from tests.unit.files_bench import Files, rows
 from tests.unit.power_recorder import Recorder, read_tree, write_tree
 
 from onceonly.checkpoint.inputs import SparkInputs
@@ -98,3 +100,56 @@ def test_after_a_power_cut_at_any_operation_each_row_is_there_once(memory: Path,
         except (AssertionError, OSError, ValueError) as error:
             wrong.append(f"{state.first}: {error}")
     assert not wrong, f"{len(wrong)} of {most}:\n" + "\n".join(wrong[:5])
+
+
+@pytest.mark.parametrize(
+    "kinds", [("folder",), pytest.param(("file", "link", "rename"), marks=pytest.mark.long)]
+)
+def test_what_a_killed_process_has_named_is_durable_before_another_one_stands_on_it(
+    memory: Path, kinds: tuple[str, ...]
+) -> None:
+    """Kill the first lives just behind each new name, live on, and forget what was not synced by the end of that."""
+    world = SparksWorld(memory / "world")
+
+    def live() -> None:
+        with Recorder(world.folder) as recorder:
+            world.history()
+        recorder.save(memory / "recording")
+
+    assert in_child(live, calls=()).status == 0
+    base, ops = recording.load(memory / "recording")
+    wrong: list[str] = []
+    for upto, op in enumerate(ops, 1):
+        kind = op.kind if op.kind != "create" else "folder" if stat.S_ISDIR(op.mode) else "file"
+        if kind not in kinds:
+            continue
+        write_tree(cut(base, ops[:upto], Keep("all")), world.folder)
+        again = SparksWorld(world.folder)
+
+        def go_on(upto: int = upto, again: SparksWorld = again) -> None:
+            with Recorder(again.folder, (base, ops[:upto])) as recorder:
+                again.settle()
+            recorder.save(memory / "again")
+
+        ends = [in_child(go_on, calls=())]
+        again.last += 1
+        write_tree(cut(*recording.load(memory / "again"), Keep("nothing")), world.folder)
+        ends.append(in_child(again.settle, calls=()))
+        again.last += 1
+        try:
+            assert not any(end.status for end in ends), [end.said for end in ends]
+            again.judge_settled()
+        except (AssertionError, OSError, ValueError) as error:
+            wrong.append(f"{upto}, {plan.words(base, ops[:upto])[-1]}: {error}")
+    assert not wrong, f"{len(wrong)}:\n" + "\n".join(wrong[:5])
+
+
+def test_a_target_that_a_person_has_just_made_is_durable_with_what_is_committed_to_it(memory: Path) -> None:
+    place = memory / "disk"
+    place.mkdir()
+    bench = Files(place / "data" / "out")
+    with Recorder(place) as recorder:
+        bench.target.mkdir(parents=True)
+        assert bench.finish(0, bench.prepared(rows(1, 2))) == ["Committed"]
+    write_tree(cut(recorder.base, recorder.ops, Keep("nothing")), place)
+    assert bench.ids() == [1, 2]

@@ -44,7 +44,6 @@ _MISSING_S = 5.0
 _THREADS_MAX = 8
 # A folder that has changed just now may change again without another time of change.
 _AT_REST_S = 2.0
-_PARENTS_MAX = 3
 _SMALL_BYTES_MAX = 1024 * 1024
 _NOTE = "synced"
 _OLD_S = 86_400.0
@@ -151,7 +150,7 @@ class CheckpointSync:
         folders: list[Path] = []
         if not self._known:
             # A name outlives a loss of power only with the names of the folders that it is in.
-            folders += _parents(self._checkpoint)
+            folders += disk.above(self._checkpoint)
         waiting = [self._checkpoint]
         found: dict[Path, _Folder] = {}
         while waiting:
@@ -226,13 +225,6 @@ def _renew(path: Path) -> None:
 
 def _number(name: str) -> int:
     return int(name.partition(".")[0])
-
-
-def _parents(checkpoint: Path) -> list[Path]:
-    """Return the folders above that may be as new as the checkpoint: those of its file system that can be opened."""
-    device = checkpoint.stat().st_dev
-    above = list(checkpoint.absolute().parents)[:_PARENTS_MAX]
-    return [folder for folder in above if folder.stat().st_dev == device and os.access(folder, os.R_OK)]
 
 
 class _Noted(msgspec.Struct, frozen=True):

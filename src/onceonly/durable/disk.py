@@ -32,6 +32,7 @@ _NOT_TRIED = frozenset({errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, 
 # A shared mount says so at fsync. What was written is thrown away and written anew, into another file.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _WORDS_S = 2.0
+_ABOVE_MAX = 3
 
 
 def fsync(descriptor: int, path: Path, *, fresh: bool = False) -> None:
@@ -90,6 +91,19 @@ def make_folder(folder: Path, sync_folder: Callable[[Path], None] = sync, *, mod
     # Another process may be quicker; a file of this name is an error.
     folder.mkdir(mode, exist_ok=True)
     sync_folder(folder.parent)
+
+
+def above(folder: Path) -> list[Path]:
+    """Return the folders above that may be as new as this one: those of its file system that can be opened."""
+    device = folder.stat().st_dev
+    some = list(folder.absolute().parents)[:_ABOVE_MAX]
+    return [each for each in some if each.stat().st_dev == device and os.access(each, os.R_OK)]
+
+
+def sync_above(folder: Path) -> None:
+    """Make the names on the way to a folder durable, whoever made it: a person, or a process that was killed then."""
+    for each in above(folder):
+        sync(each)
 
 
 def _end(path: Path, error: OSError) -> NoReturn:

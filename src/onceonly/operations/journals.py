@@ -84,12 +84,14 @@ def drop(address: str, *, checkpoint: Checkpoint | None = None, because: str = "
         _unused(journal),
         _recorded(journal, address, checkpoint, because, "dropped, with all that was in it") as entry,
     ):
-        # Its identity goes last, so that a drop that was killed can be run again.
+        # Its identity goes last, also where the power fails, so that a drop that was killed can be run again.
         for folder in (SEGMENTS, FOLDS, CLAIMS):
             for number in journal.numbers(folder):
                 journal.store.delete(name_of(folder, number))
-        for name in (READING, IDENTITY):
-            journal.store.delete(name)
+        journal.store.delete(READING)
+        journal.sync()
+        journal.store.delete(IDENTITY)
+        journal.sync()
         journal.store.drop_leftovers(
             lambda name: "/" not in name or name.startswith((SEGMENTS, FOLDS, CLAIMS))
         )
@@ -107,6 +109,7 @@ def drop_reader(address: str, *, checkpoint: Checkpoint | None = None, because: 
     ):
         Claim.put(journal)  # where no lock refuses this, the query that reads it stops
         journal.store.delete(READING)
+        journal.sync()
     return entry
 
 
@@ -154,7 +157,7 @@ def _upto(journal: Journal) -> int:
 def _there(address: str, *, is_rest: bool = False) -> Journal:
     """Return a journal that is there, or what a writer has left of one that was dropped."""
     journal = Journal.at(address)
-    if journal.store.get(IDENTITY) is None and not (is_rest and journal.numbers(SEGMENTS)):
+    if journal.store.get(IDENTITY) is None and not (is_rest and journal.rest()):
         raise ConfigurationError(
             f"there is no journal at {journal.where}",
             next_step="give the folder that the option journal names",

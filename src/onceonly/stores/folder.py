@@ -56,6 +56,7 @@ class LocalStore:
         try:
             for folder in (self.root, *(self.root / name for name in folders)):
                 disk.make_folder(folder)
+            disk.sync_above(self.root)
         except OSError as error:
             raise _unavailable(self.root, "made", error) from error
         self.probe()

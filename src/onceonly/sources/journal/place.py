@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, JournalError, UnavailableError
 from onceonly.sources.journal.segments import (
+    CLAIMS,
     FOLDS,
     SEGMENTS,
     Identity,
@@ -67,10 +68,12 @@ class Journal:
         self.store.prepare((SEGMENTS.rstrip("/"), FOLDS.rstrip("/")))
         found = self.identity()
         if found is None:
-            if self.numbers(SEGMENTS):
+            # Another journal would delete by what was read of this one, and leave out its ids.
+            if rest := self.rest():
                 raise JournalError(
-                    f"the journal {self.where} has segments but its file {IDENTITY!r} is gone",
-                    next_step="restore the folder as a whole, or give an empty one",
+                    f"the journal {self.where} has {rest} but its file {IDENTITY!r} is gone",
+                    next_step="restore the folder as a whole, or give an empty one; or run `onceonly journal drop` on "
+                    "it once more",
                 )
             wanted = Identity(journal=uuid.uuid4().hex, feed=feed, of=of)
             data = put_once(self.store, IDENTITY, encode_note("journal", wanted))
@@ -82,6 +85,27 @@ class Journal:
                 next_step="give each feed a journal of its own",
             )
         return found
+
+    def rest(self) -> str:
+        """Say what of a journal is there besides its identity, in words; empty where nothing is."""
+        found = [name.rstrip("/") for name in (SEGMENTS, FOLDS) if self.numbers(name)]
+        if self.store.get(READING) is not None:
+            found.append(f"the file {READING!r}")
+        return " and ".join(found)
+
+    def sync(self) -> None:
+        """Make durable what was deleted, where a folder does not by itself. Raises ``UnavailableError``."""
+        if self.folder is None:
+            return
+        try:
+            for folder in (*(self.folder / name for name in (SEGMENTS, FOLDS, CLAIMS)), self.folder):
+                if folder.is_dir():
+                    disk.sync(folder)
+        except OSError as error:
+            raise UnavailableError(
+                f"the journal {self.where} could not be synced: {os.strerror(error.errno or 0)}",
+                next_step="see to this folder (permissions, mount) and run it again",
+            ) from error
 
     def numbers(self, folder: str) -> list[int]:
         """Return the numbers of segments, or of folds, from the oldest on."""
@@ -99,10 +123,7 @@ class Journal:
             )
         segment, rows = decode(data, number, where=where)
         if segment.journal != journal:
-            raise JournalError(
-                f"{where} is of another journal: a file was moved by hand",
-                next_step="restore the folder as a whole",
-            )
+            raise strange(where)
         return segment, rows, len(data)
 
     def reading(self) -> Reading | None:
@@ -139,3 +160,10 @@ class Journal:
                 f"the journal {self.where} can be read by other users, and it holds what the feed sends",
                 next_step=f"chmod 700 {self.where}",
             )
+
+
+def strange(where: str) -> JournalError:
+    """Make the error for a file that another journal has left."""
+    return JournalError(
+        f"{where} is of another journal: a file was moved by hand", next_step="restore the folder as a whole"
+    )

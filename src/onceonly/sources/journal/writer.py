@@ -17,6 +17,7 @@ from onceonly import failpoints
 from onceonly.errors import JournalError, SupersededError, UnavailableError
 from onceonly.sources.journal.claims import newest_claim
 from onceonly.sources.journal.lock import WAIT_S, Hold
+from onceonly.sources.journal.place import strange
 from onceonly.sources.journal.segments import (
     CLAIMS,
     FOLDS,
@@ -229,6 +230,8 @@ class Writer:
             if data is None:
                 continue
             fold, hashes = decode_fold(data, where=self._store.where(name))
+            if fold.journal != self._identity:
+                raise strange(self._store.where(name))
             self._before_s = max(self._before_s, fold.at_s)  # an older version says of no time
             self._window.learn(number, hashes, self._before_s)
             self._folds.append(number)
@@ -252,9 +255,12 @@ class Writer:
             self.newest, self.mark = number, head.mark
         if self.newest > folded:
             self._store.sync(name_of(SEGMENTS, self.newest))
-        # Not of a claim: a query may be putting it at this moment.
+        claim = newest_claim(self._journal)
+        # Not of a newer claim: a query may be putting it at this moment.
         self._store.drop_leftovers(
-            lambda name: not name.startswith(CLAIMS) and number_of(name) <= self.newest
+            lambda name: (
+                number_of(name) < claim if name.startswith(CLAIMS) else number_of(name) <= self.newest
+            )
         )
         self._began = time.monotonic()
 

@@ -7,6 +7,7 @@ import errno
 import uuid
 from typing import TYPE_CHECKING
 
+from onceonly.durable import disk
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.files.checks import TOKEN
 from onceonly.sinks.files.paths import HIDDEN, RemotePath, staging_folder
@@ -40,6 +41,8 @@ def make_ready(store: Store, options: FilesOptions, context: QueryContext) -> bo
         )
     for folder in (target, target / HIDDEN, staging):
         store.make_folder(folder)
+    if not isinstance(target, RemotePath):
+        disk.sync_above(target)
     _tidy(store, staging, target)
     return _probe(store, staging, target)
 
