@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
+import pty
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import closing
 from dataclasses import replace
@@ -23,7 +28,7 @@ from tests.unit import (
     test_conformance_sinks,
     test_conformance_sql,
 )
-from tests.unit.operator_bench import BoxSink, QueryCoordinator, here, run
+from tests.unit.operator_bench import PATH, BoxSink, QueryCoordinator, here, run
 
 from onceonly.errors import UnavailableError
 from onceonly.operations import audit as operation
@@ -402,6 +407,32 @@ def test_a_difference_is_only_told_where_no_commit_explains_it(
     monkeypatch.setattr(operation, "_LOOKS", looks)
     found = files.audit().findings[-1]
     assert (found.word, found.told) == (word, (told,))
+
+
+def test_it_tells_before_each_question_how_many_are_answered(files: Job) -> None:
+    told: list[tuple[int, int, str]] = []
+    given = Given(classes={"files": "onceonly.sinks.files:FilesSink"})
+    operation.audit(
+        open_checkpoint(files.checkpoint), given, within_s=30, told=lambda *each: told.append(each)
+    )
+    assert told == [(0, 4, "files"), (1, 4, "files, chk-1"), (2, 4, "files, chk-0"), (3, 4, "files")]
+
+
+def test_only_a_terminal_is_shown_how_far_it_has_come_and_never_in_the_data(files: Job) -> None:
+    command = [sys.executable, "-m", "onceonly", "audit", files.checkpoint, *SINK, "--json"]
+    environment = {**os.environ, "PYTHONPATH": PATH, "TERM": "xterm-256color"}
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other side has hung up
+            while data := os.read(ours, 65536):
+                shown += data
+        out, _ = process.communicate(timeout=30)
+    os.close(ours)
+    assert "0/4" in shown.decode()
+    piped = run(*command[3:])
+    assert (piped.stdout, piped.stderr) == (out.decode(), "")
 
 
 def test_a_history_that_cannot_be_written_is_a_sentence(files: Job, tmp_path: Path) -> None:

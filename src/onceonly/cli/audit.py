@@ -42,19 +42,20 @@ def audit(  # noqa: PLR0913  one parameter for each option
     """
     from onceonly.looking import write
     from onceonly.operations import audit as operation
-    from onceonly.operations import render, report
+    from onceonly.operations import history, render, report
     from onceonly.operations.find import find, single
 
     given = targets.given(options, options_file, classes, yes=yes)
     here = find(path)
     if export is not None:
         single(here, path)  # refuses several, and says what is wrong with one
-    found, problems = shared.each(
-        here, lambda each: operation.audit(each, given, within_s=timeout, counts=counts)
-    )
+    with shared.progress("asked") as told:
+        found, problems = shared.each(
+            here, lambda each: operation.audit(each, given, within_s=timeout, counts=counts, told=told)
+        )
     for _, audited in found:
         if export is not None:
-            write(export, "".join(f"{line}\n" for line in operation.history(audited.model)))
+            write(export, "".join(f"{line}\n" for line in history.lines(audited.model)))
     if as_json:
         shared.show_json({
             "checkpoints": [

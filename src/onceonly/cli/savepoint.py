@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -251,16 +251,8 @@ def _made(made: Made, *, as_json: bool) -> int:
 
 @contextlib.contextmanager
 def progress(verb: str) -> Iterator[Callable[[int, int, int], None]]:
-    """Show on a terminal, on standard error, how far a copy has come; silent elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
+    """Show how far a copy has come: files of how many, and their bytes."""
+    from rich.filesize import decimal
 
-    console = Console(stderr=True)
-    columns: list[Any] = [TextColumn(verb), BarColumn(), MofNCompleteColumn(), DownloadColumn()]
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
-        task = shown.add_task(verb)
-
-        def told(done: int, total: int, _bytes: int) -> None:
-            shown.update(task, completed=done, total=total)
-
-        yield told
+    with shared.progress(verb) as shown:
+        yield lambda done, total, size: shown(done, total, decimal(size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -225,6 +226,31 @@ def each(
     pairs = list(zip(found.checkpoints, done, strict=True))
     failed = [result for _, result in pairs if isinstance(result, Problem)]
     return [pair for pair in pairs if not isinstance(pair[1], Problem)], (*found.problems, *failed)
+
+
+@contextlib.contextmanager
+def progress(verb: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show on a terminal, on standard error, how far a work has come, and with what; silent elsewhere.
+
+    It begins when it is told of something, as somebody may be asked before. Any thread tells.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = [TextColumn(verb), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+    beside = TextColumn("{task.fields[beside]}", markup=False)
+    shown = Progress(*columns, beside, console=console, transient=True, disable=not console.is_terminal)
+    task = shown.add_task(verb, beside="")
+
+    def told(done: int, total: int, beside: str) -> None:
+        shown.update(task, completed=done, total=total, beside=legible(beside))
+        shown.start()
+
+    try:
+        yield told
+    finally:
+        shown.stop()
 
 
 def agreed(question: str, *, yes: bool) -> bool:

@@ -7,7 +7,6 @@ are compared by the sum of the rows' checksums, where the rows can be read back 
 from __future__ import annotations
 
 import enum
-import json
 from concurrent.futures import wait
 from dataclasses import dataclass
 from functools import partial
@@ -15,15 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from onceonly import background
 from onceonly.errors import OnceonlyError, UnavailableError, typed
-from onceonly.model import Guarantee, LinkKind, handles_of, letters_of
-from onceonly.operations import disk, look, sinks, values
+from onceonly.model import Guarantee, handles_of
+from onceonly.operations import look, sinks, values
 from onceonly.operations.states import OWED, QUIET, SETTLED
 from onceonly.ports.standing import Held, Stands
-from onceonly.protocol.deciding import totals
 from onceonly.words import n
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from onceonly.coordinator.coordinator import Participant
     from onceonly.model import Handle
@@ -80,10 +78,18 @@ class Audit:
         return all(each.answered for each in self.findings)
 
 
-def audit(checkpoint: Checkpoint, given: Given, *, within_s: float, counts: bool = False) -> Audit:
+def audit(
+    checkpoint: Checkpoint,
+    given: Given,
+    *,
+    within_s: float,
+    counts: bool = False,
+    told: Callable[[int, int, str], None] = lambda _done, _total, _beside: None,
+) -> Audit:
     """Compare; with ``counts``, how many rows there are, and not their values. Any process, beside a run too.
 
-    No answer of a target is waited for longer than ``within_s``.
+    No answer of a target is waited for longer than ``within_s``. ``told`` hears before each question how many of all
+    have been answered, and of what the next one is.
 
     Raises what building the sinks may, ``ConfigurationError`` where a target is another, ``LogError``,
     ``UnavailableError``.
@@ -97,10 +103,15 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float, counts: bool
         newest: dict[str, int] = {}
         refused: dict[str, str] = {}
         columns = {name: () if counts else values.newest_columns(model, name) for name in made}
-        standing = {name: _counted(targets, model, name, made[name], columns[name]) for name in made}
+        asks = _asks(model, made, told)
+        standing = {}
+        for name in made:
+            next(asks)
+            standing[name] = _counted(targets, model, name, made[name], columns[name])
         for epoch in model.epochs:
             for name, handles in _settled(epoch).items():
                 if name in made:
+                    next(asks)
                     is_newest = newest.setdefault(name, epoch.view.epoch) == epoch.view.epoch
                     held: Held | str | None = refused.get(name)
                     if held is None:
@@ -122,8 +133,23 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float, counts: bool
                     )
         findings.reverse()
         for name, participant in made.items():
+            next(asks)
             findings += _in_all(checkpoint, targets, model, name, participant, counts=counts)
     return Audit(model=model, findings=tuple(findings))
+
+
+def _asks(
+    model: CheckpointModel, names: Iterable[str], told: Callable[[int, int, str], None]
+) -> Iterator[None]:
+    """Tell of each question before it is asked: of all epochs, of each, and of the rows in all."""
+    names = list(names)
+    of_epochs = [
+        f"{name}, {epoch.view.name}" for epoch in model.epochs for name in _settled(epoch) if name in names
+    ]
+    questions = [*names, *of_epochs, *names]
+    for done, beside in enumerate(questions):
+        told(done, len(questions), beside)
+        yield
 
 
 class _Targets:
@@ -333,48 +359,3 @@ def _rows(model: CheckpointModel, name: str, states: frozenset[EpochState]) -> i
 def _stands(model: CheckpointModel) -> int:
     """Return the newest epoch of which nothing is left to commit; -1 without any."""
     return next((each.view.epoch for each in model.epochs if each.view.state in QUIET), -1)
-
-
-def history(model: CheckpointModel) -> Iterator[str]:
-    """Yield the history as JSON lines, oldest epoch first. Pure.
-
-    The first line says what is kept: a line for every epoch, and checksums of those that have details.
-    """
-    epochs = list(reversed(model.epochs))
-    detailed = [epoch.view.epoch for epoch in epochs if epoch.chain]
-    yield json.dumps(
-        {
-            "query": model.query,
-            "home": model.home,
-            "first": epochs[0].view.epoch if epochs else None,
-            "last": epochs[-1].view.epoch if epochs else None,
-            "details_from": min(detailed, default=None),
-            "retention": "a line for each epoch, for ever; ranges, and checksums where no columns are noted, of the "
-            "newest epochs only, as many as onceonly.history says",
-        }
-    )
-    for epoch in epochs:
-        yield json.dumps(_line(epoch))
-
-
-def _line(epoch: EpochModel) -> dict[str, Any]:
-    view, last = epoch.view, epoch.chain[-1] if epoch.chain else None
-    is_decided = last is not None and last.kind is LinkKind.COMMIT
-    sums = totals(last.output) if last is not None and is_decided else {}
-    return {
-        "epoch": view.epoch,
-        "state": view.state.value,
-        "reason": view.reason,
-        "sinks": {
-            name: {
-                "rows": rows,
-                "transactions": count,
-                "letters_of": letters_of(name),
-                "checksum": sums[name][1] if name in sums else view.sums.get(name, (None, None))[1],
-            }
-            for name, (rows, count) in view.sinks.items()
-        },
-        "barrier": list(last.barrier) if last is not None else None,
-        "outcomes": dict(view.outcomes),
-        "at": disk.iso(epoch.at),
-    }
