@@ -104,6 +104,7 @@ FILE_HDFS: Final = "tests/unit/test_files_hdfs.py::"
 FILE_EXPIRY: Final = "tests/unit/test_files_expiry.py::"
 LAG: Final = "tests/unit/test_lag.py::"
 FILE_READERS: Final = "tests/unit/test_files_readers.py::"
+LOST: Final = "tests/unit/test_hanging_lost.py::"
 STAGED_FILES: Final = "tests/unit/test_conformance_staged.py::"
 SQL: Final = "tests/unit/test_sql_sink.py::"
 SQL_TYPES: Final = "tests/unit/test_sql_types.py::"
@@ -2980,6 +2981,24 @@ DEFECTS: Final = (
         before='        is_whole=not note.get("bare") or (epoch is not None and epoch > note["epoch"]),\n',
         after="",
         tests=(TAKEN_BACK + "test_what_is_kept_is_not_dropped_when_it_is_aborted_late",),
+    ),
+    Defect(
+        name="hanging-blind-for-lost-files",
+        group=FILES,
+        what="What a query whose checkpoint is lost has left in a target's staging folder is told to nobody",
+        file="sinks/files/staging/hanging.py",
+        before="            if found.is_open:\n",
+        after="            if not found.is_open:\n",
+        tests=(LOST + "test_what_a_lost_query_has_prepared_is_found_and_ends_as_it_is_told",),
+    ),
+    Defect(
+        name="hanging-alarmed-by-books",
+        group=STAGED,
+        what="That the books remember another query, of which nothing is open, is told as an anomaly",
+        file="sinks/sql/target.py",
+        before="query=query, sink=sink, is_open=False,",
+        after="query=query, sink=sink, is_open=True,",
+        tests=(LOST + "test_the_books_remember_a_lost_query_and_that_is_no_anomaly",),
     ),
     Defect(
         name="keyed-audit-passes-over-what-is-gone",

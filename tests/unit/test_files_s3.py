@@ -439,6 +439,18 @@ def test_a_settled_transaction_is_tidied_up_and_an_undecided_one_aborted(bench: 
     ]
 
 
+def test_what_a_lost_query_has_prepared_in_a_bucket_is_found(bench: InBucket) -> None:
+    handle = bench.prepared(rows(1), epoch=3)
+    (found,) = bench.sink().hanging()
+    assert (found.transaction, found.query, found.sink) == (handle.transaction, bench.query, "files")
+    assert "chk-3 of the sink files, written and perhaps decided" in found.told
+    unique = handle.transaction.rpartition("-")[2]
+    assert f"ending the uploads whose keys have -{unique}- in them" in found.if_lost
+    bench.sink().commit(handle)
+    bench.sink().complete(bench.context, 3, [handle])
+    assert bench.sink().hanging() == []
+
+
 def test_rows_are_sent_in_parts_one_at_a_time(
     bench: InBucket, double: S3Double, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,11 @@ def hanging(
     asked, problems = shared.each(here, lambda each: operation.hanging(each, given, beside=here.checkpoints))
     # Queries that share a target see the same.
     found = list(
-        {(each.sink, each.transaction, each.blocks): each for _, some in asked for each in some}.values()
+        {
+            (each.sink, each.transaction, each.blocks, each.query if each.is_open else each.told): each
+            for _, some in asked
+            for each in some
+        }.values()
     )
     if as_json:
         shared.show_json(
@@ -42,4 +46,7 @@ def hanging(
         )
     elif asked:
         shared.show(render.hung(found))
-    return max(shared.report(problems, others=bool(asked)), shared.EXIT_ANOMALY if found else 0)
+    return max(
+        shared.report(problems, others=bool(asked)),
+        shared.EXIT_ANOMALY if any(each.is_open for each in found) else 0,
+    )

@@ -1,6 +1,7 @@
 """``transactions hanging``: what targets have open and no log knows; each with what it is and what ends it. Looks only.
 
-What a running job has open belongs to it, and what a link names is told by ``transactions list``.
+What a running job has open belongs to it, and what a link names is told by ``transactions list``. What a target only
+remembers of a query, it may forget where that query's checkpoint is lost.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hung:
-    """One transaction that is open. ``transaction`` and ``query`` are empty where nothing tells them."""
+    """One transaction that is open. ``transaction`` and ``query`` are empty where nothing tells them.
+
+    Where ``is_open`` is false, the target only remembers the query.
+    """
 
     sink: str
     told: str
@@ -28,6 +32,7 @@ class Hung:
     query: str = ""
     blocks: str = ""
     command: str = ""
+    is_open: bool = True
 
 
 def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint] = ()) -> list[Hung]:
@@ -39,20 +44,27 @@ def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint
     # One that goes on has open what its log will name.
     alive = {query for query, each in known.items() if each.run.alive}
     named = {name for each in known.values() for name in sinks.pending(each)}
-    found: dict[tuple[str, str], Hung] = {}
+    used = {query: sinks.names(each) for query, each in known.items()}
+    found: dict[tuple[str, str, str], Hung] = {}
     with sinks.participants(checkpoint, given) as made:
         sinks.refuse_other_target(checkpoint, given, made)
         for name, each in made.items():
             with sinks.asking(checkpoint, name):
                 items = list(each.sink.hanging())
             for item in items:
-                if item.query not in alive and item.transaction not in named:
-                    found[item.transaction, item.blocks] = _hung(name, item, known)
+                has_sink = item.sink in used.get(item.query, ())
+                if (
+                    item.query not in alive
+                    and item.transaction not in named
+                    and (item.is_open or not has_sink)
+                ):
+                    key = item.transaction, item.blocks, "" if item.is_open else item.told
+                    found[key] = _hung(name, item, known.get(item.query), has_sink=has_sink)
         own = [] if checkpoint.query in alive else sinks.outside(checkpoint, made)
-    told = {name for name, _ in found}
+    told = {name for name, *_ in found}
     for name, leftover in own:
         if leftover.transaction not in told and leftover.transaction not in named:
-            found[leftover.transaction, ""] = Hung(
+            found[leftover.transaction, "", ""] = Hung(
                 sink=name, told=_OWN, transaction=leftover.transaction, query=checkpoint.query,
                 command=look.abort_by_hand(checkpoint, leftover.transaction),
             )  # fmt: skip
@@ -62,18 +74,23 @@ def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint
 _OWN = "open in the target, and no link names it: the query's next start aborts it"
 
 
-def _hung(sink: str, item: Hanging, known: dict[str, Checkpoint]) -> Hung:
-    owner = known.get(item.query)
+def _hung(sink: str, item: Hanging, owner: Checkpoint | None, *, has_sink: bool) -> Hung:
     told, command = item.told, item.command
-    if owner is not None:
+    if owner is not None and (has_sink or not item.sink):
         told, command = (
             f"{told}; no link names it: the query's next start aborts it",
             look.abort_by_hand(owner, item.transaction),
         )
+    elif owner is not None:
+        again = ": a start that has it again aborts it" if item.is_open else ""
+        told = (
+            f"{told}, and of the query {item.query}, whose newest epochs have no such sink{again}. If it never comes "
+            f"back, {item.if_lost}"
+        )
     elif item.query:
         told = (
             f"{told}, and of the query {item.query}, whose checkpoint is not here: name a folder above it. If that is "
-            "gone for good, its time-out ends it"
+            f"gone for good, {item.if_lost}"
         )
     return Hung(
         sink=sink,
@@ -82,4 +99,5 @@ def _hung(sink: str, item: Hanging, known: dict[str, Checkpoint]) -> Hung:
         query=item.query,
         blocks=item.blocks,
         command=command,
+        is_open=item.is_open,
     )

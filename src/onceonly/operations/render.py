@@ -221,17 +221,18 @@ def opened(found: Sequence[tuple[str, str]]) -> RenderableType:
 
 def hung(found: Sequence[Hung]) -> RenderableType:
     """Return what is open and no log knows, each with what to type."""
-    if not found:
-        return Text("nothing is open that no log knows", style="green")
     parts: list[RenderableType] = []
-    for item in found:
+    if not any(item.is_open for item in found):
+        parts.append(Text("nothing is open that no log knows", style="green"))
+    for item in sorted(found, key=lambda item: not item.is_open):
         lines = [
             ("sink", item.sink),
             ("is", item.told),
             ("blocks", item.blocks or "nothing that is known"),
             ("type", item.command or "nothing"),
         ]
-        parts += [Text(item.transaction or "without a name", style="bold"), _worded(lines)]
+        remembered = "" if item.is_open else f"remembered of {item.query}"
+        parts += [Text(item.transaction or remembered or "without a name", style="bold"), _worded(lines)]
     return Group(*parts)
 
 

@@ -66,6 +66,11 @@ def uses(checkpoint: Checkpoint, given: Given) -> dict[str, SinkUse]:
     return found
 
 
+def names(checkpoint: Checkpoint) -> set[str]:
+    """Name the sinks of the newest epochs."""
+    return {name for link in links(checkpoint) for name in link.uses}
+
+
 def decided_by(checkpoint: Checkpoint, epoch: int) -> set[str] | None:
     """Name the sinks that an epoch which is decided writes to; None where nothing says so."""
     chain = checkpoint.log.chain(epoch)

@@ -320,6 +320,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     def hanging(self) -> Iterable[Hanging]:
         """List what is open in the target under our names, of whichever query, and what nobody can end any more.
 
+        Also of which queries it only remembers what they have committed, where people may want to remove that.
         An operator's process; only looks. Raise ``UnavailableError`` rather than give a part of the list.
         """
         return ()

@@ -40,15 +40,20 @@ class Standing:
 class Hanging:
     """What is open in a target, whoever's it is. ``told`` and ``blocks`` are as those of a ``Standing``.
 
-    ``transaction`` is empty where it has no name that is known, ``query`` where nothing tells whose it is; ``command``
-    is what ends it past onceonly, where that is right.
+    ``transaction`` is empty where it has no name that is known, ``query`` where nothing tells whose it is, as ``sink``,
+    the name that the query has for its sink; ``command`` is what ends it past onceonly, where that is right, and
+    ``if_lost`` a clause that says what ends it where the query's checkpoint is gone for good. Where ``is_open`` is
+    false, the target only remembers the query.
     """
 
     told: str
     transaction: str = ""
     query: str = ""
+    sink: str = ""
     blocks: str = ""
     command: str = ""
+    if_lost: str = "its time-out ends it"
+    is_open: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

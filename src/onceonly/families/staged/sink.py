@@ -10,6 +10,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.families.staged import hanging
 from onceonly.families.staged.area import StagedAttempt
 from onceonly.families.staged.files import StagingFolder
 from onceonly.families.staged.names import epoch_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from onceonly.families.staged.area import StagedRows, StagingArea
     from onceonly.model import Outcome
     from onceonly.ports import QueryContext, Refused, WriteContext
+    from onceonly.ports.standing import Hanging
     from onceonly.stores.address import Address
 
 _BLOCKS = "nothing: what is staged holds no lock in the target"
@@ -217,6 +219,13 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
             Leftover(transaction=name, data=data, epoch=epoch_of(name), is_open=name not in known)
             for name, data in found.items()
         ]
+
+    def hanging(self) -> Iterable[Hanging]:
+        """List what is staged in a folder of its own, of whichever query, and is not applied.
+
+        What was staged in a checkpoint went with it.
+        """
+        return hanging.staged(self._home(), self.recover) if self.options["staging"] else ()
 
     # --- places ---------------------------------------------------------------------------------------------
 

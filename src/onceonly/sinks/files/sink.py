@@ -13,6 +13,7 @@ from onceonly.sinks.files.manifests.expiry import Retention
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
 from onceonly.sinks.files.paths import manifest_folder, place, real, staging_folder
+from onceonly.sinks.files.staging import hanging
 from onceonly.sinks.files.store import store_of, unavailable
 from onceonly.sinks.files.targets.folders import FolderTarget
 from onceonly.sinks.files.writer import Attempt
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.ports import Refused
-    from onceonly.ports.standing import Held, Standing, TakenBack
+    from onceonly.ports.standing import Hanging, Held, Standing, TakenBack
     from onceonly.sinks.files.objects import ObjectFiles
     from onceonly.sinks.files.store import Store
     from onceonly.sinks.files.targets.port import Target
@@ -146,6 +147,10 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what waits in the target; changes nothing."""
         return self._target.recover(context)
+
+    def hanging(self) -> Iterable[Hanging]:
+        """List what waits in the target, of whichever query."""
+        return hanging.hanging(self._target, self._files.staging)
 
 
 def target_of(store: Store | ObjectFiles, options: FilesOptions) -> Target:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.sql.dialects.dialect import Dialect
 
 EPOCHS_KEPT = 100
+BATCH = "batch-"
+"""How the query of a batch begins, each of which is a query of its own: that others wrote before says nothing."""
 KEY = ("query", "sink", "epoch", "name")
 _COLUMNS = "query, sink, epoch, name, void"
 _AT_ONCE = 200  # no server's limit of values in a statement is near
@@ -38,6 +40,24 @@ class Books:
     dialect: Dialect
     query: str
     sink: str
+
+    @staticmethod
+    def owners(db: Any, dialect: Dialect) -> dict[tuple[str, str], tuple[int, int | None]]:  # noqa: ANN401
+        """Return how many handles are noted of each query's sink, and their newest epoch that is applied.
+
+        Without those of batches.
+        """
+        table, mark = dialect.path(dialect.options.books), dialect.mark
+        found = dialect.run(
+            db,
+            "SELECT query, sink, COUNT(*), MAX(CASE WHEN void = 0 THEN epoch END) "
+            f"FROM {table} WHERE epoch < {mark} AND query NOT LIKE {mark} GROUP BY query, sink ORDER BY query, sink",
+            (_EVER, f"{BATCH}%"),
+        )
+        return {
+            (_text(query), _text(sink)): (int(handles), None if newest is None else int(newest))
+            for query, sink, handles, newest in found
+        }
 
     def note(self, db: Any, epochs: Mapping[str, int]) -> None:  # noqa: ANN401
         """Note handles as applied, of which the epochs are given by name.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onceonly.families.staged.area import StagedAttempt
     from onceonly.model import Capabilities, Handle, Outcome
     from onceonly.ports import Leftover, Option, QueryContext, Refused, WriteContext
-    from onceonly.ports.standing import Standing
+    from onceonly.ports.standing import Hanging, Standing
     from onceonly.sinks.sql.books import Books
 
 _DIVERT = (
@@ -153,6 +153,10 @@ class SqlSink(StagedSink):
         """List what is staged; the books say what of it has ended."""
         self._owner = (context.query, context.sink)
         return super().recover(context)
+
+    def hanging(self) -> Iterable[Hanging]:
+        """List what is staged, of whichever query, and of which queries the books have handles."""
+        return [*super().hanging(), *self._target.remembered()]
 
     def apply(self, staged: Mapping[str, StagedRows]) -> None:
         """Write the rows, and note their names, in one transaction."""

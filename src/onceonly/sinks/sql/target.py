@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families import behind
-from onceonly.ports.standing import Held
-from onceonly.sinks.sql.books import KEY, Books
+from onceonly.ports.standing import Hanging, Held
+from onceonly.sinks.sql.books import BATCH, KEY, Books
 from onceonly.sinks.sql.dialects import dialect_of
 from onceonly.sinks.sql.keeping import require_kept, require_noted, require_written
 from onceonly.sinks.sql.reading import Sum, unread
 from onceonly.sinks.sql.refusals import is_doubtful, refused
 from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped, told_apart, twice
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, match
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from onceonly.errors import OnceonlyError
     from onceonly.families.staged import StagedRows
     from onceonly.sinks.sql.options import Meaning, SqlOptions
-
-_BATCH = "batch-"
-"""How the query of a batch begins, each of which is a query of its own: that others wrote before says nothing."""
 
 
 class Target:
@@ -51,6 +49,14 @@ class Target:
         """Return the newest epoch in the books; None where there is none, or no books."""
         with self.transaction(keep=False) as db:
             return None if self._sql.describe(db, self.options.books) is None else books.newest(db)
+
+    def remembered(self) -> list[Hanging]:
+        """Tell of which queries the books have handles. Only looks."""
+        with self.transaction(keep=False, reads=True) as db:
+            if self._sql.describe(db, self.options.books) is None:
+                return []
+            owners = Books.owners(db, self._sql)
+        return [_remembered(owner, *counts, self.options) for owner, counts in owners.items()]
 
     def found(self) -> Table | None:
         """Return what the table is like now; None where it is not there."""
@@ -118,7 +124,7 @@ class Target:
         try:
             with self.transaction(keep=False) as db:
                 newest = books.newest(db)
-                is_new = newest is None and not books.query.startswith(_BATCH)
+                is_new = newest is None and not books.query.startswith(BATCH)
                 others = books.others(db, self._name) if is_new else []
                 require_noted(db, books, (newest or 0) + 1)
                 books.forget(db, -1)
@@ -186,7 +192,7 @@ class Target:
             behind.refuse_forgotten(str(self.options.url), self._applied, books.newest(db))
             books.note(db, epochs)
             books.forget(db, max(epochs.values()))
-            if not self._claimed and not books.query.startswith(_BATCH):
+            if not self._claimed and not books.query.startswith(BATCH):
                 books.claim(db, self._name)
             self._sql.hold(db)
             found, batches = self._now(staged, self._sql.describe(db, self.options.table), meaning)
@@ -353,6 +359,17 @@ class Target:
                 sql.run(db, sql.unstage())
         if not found.key and not self.options.trusts:
             require_written(written, given, found)
+
+
+def _remembered(owner: tuple[str, str], handles: int, newest: int | None, options: SqlOptions) -> Hanging:
+    (query, sink), books = owner, ".".join(options.books)
+    last = "none of them applied" if newest is None else f"the newest that is applied of chk-{newest}"
+    return Hanging(
+        query=query, sink=sink, is_open=False,
+        told=f"{books} in {options.url} has {n(handles, 'handle')} of the sink {sink}, {last}: nothing of it is open",
+        if_lost=f"DELETE FROM {books} WHERE query = '{query}' AND sink = '{sink}' makes the books forget it; nobody is "
+        "warned then who reads its rows again",
+    )  # fmt: skip
 
 
 def _require_taken(batch: pa.RecordBatch, found: Match) -> None:

@@ -160,6 +160,14 @@ class BucketTarget:
             )
         return found
 
+    def by_hand(self, folder: Path) -> tuple[float, str]:
+        unique = folder.name.rpartition("-")[2]
+        note = _open(folder)
+        return self.files.idle(note) or 0.0, (
+            f"ending the uploads whose keys have -{unique}- in them (aws s3api abort-multipart-upload), and then "
+            f"deleting {note}, does"
+        )
+
     def abort(self, handle: Handle, *, root: Path | None) -> None:
         folder, transaction = own_folder(self._options, handle, root)
         if handle.transaction == transaction:

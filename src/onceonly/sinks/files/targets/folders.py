@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import shlex
 from typing import TYPE_CHECKING, BinaryIO
 
 from onceonly.model import AlreadyCommitted, Committed, Outcome
 from onceonly.ports.standing import Stands
-from onceonly.sinks.files.paths import staging_folder
+from onceonly.sinks.files.paths import RemotePath, staging_folder
 from onceonly.sinks.files.staging import leftovers, placing, probing
 from onceonly.sinks.files.staging.staged import committing, staged_name
 from onceonly.words import n
@@ -72,6 +73,10 @@ class FolderTarget:
 
     def recover(self, context: QueryContext) -> list[Leftover]:
         return leftovers.recover(self.files, self._options, context)
+
+    def by_hand(self, folder: Path) -> tuple[float, str]:
+        remove = "hdfs dfs -rm -r" if isinstance(folder, RemotePath) else "rm -r"
+        return self.files.age(folder), f"{remove} {shlex.quote(str(folder))} does"
 
     def abort(self, handle: Handle, *, root: Path | None) -> None:
         leftovers.abort(self.files, self._options, handle, root=root)

@@ -100,6 +100,13 @@ class Target(Protocol):
         """List this query's transactions that have left something. Changes nothing. Raises ``UnavailableError``."""
         ...
 
+    def by_hand(self, folder: Path) -> tuple[float, str]:
+        """Return for how many seconds nobody has touched what waits of a transaction, and how a person removes it.
+
+        ``folder`` is what ``recover`` names. Only looks. Raises ``OSError``, ``UnavailableError``.
+        """
+        ...
+
     def abort(self, handle: Handle, *, root: Path | None) -> None:
         """Remove what a handle or a leftover names, so that nobody commits it; never a final name. Idempotent.
 

@@ -94,6 +94,7 @@ def _named(state: Any, held: Sequence[_Held], prefix: str) -> Hanging:  # noqa: 
     return Hanging(
         transaction=state.transactional_id,
         query=query,
+        sink=sink,
         told=f"its coordinator has it as {state.transaction_state}, of the sink {sink}",
         blocks=", ".join(map(_blocked, held)),
     )
