@@ -75,6 +75,17 @@ def test_a_row_replaces_the_one_with_its_key_and_others_stay(bench: Bench, way: 
     assert bench.run("SELECT * FROM t") == [(1, "A", "kept"), (2, "B", "new"), (3, "c", "new")]
 
 
+def test_what_is_staged_by_whom_and_whom_the_books_remember_is_told(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(200))")
+    some = rows(id=[1], name=["a"])
+    bench.epoch(some, number=4)
+    handle, _ = bench.stage(some, bench.check(some), epoch=5)
+    waiting, remembered = bench.sink().hanging()
+    assert (waiting.transaction, waiting.query, waiting.is_open) == (handle.transaction, "q", True)
+    assert (remembered.query, remembered.sink, remembered.is_open) == ("q", "sql", False)
+    assert "has 1 handle of the sink sql, the newest that is applied of chk-4" in remembered.told
+
+
 def test_a_value_that_no_packet_takes_is_found_before_the_decision(bench: Bench, way: None) -> None:
     bench.run("CREATE TABLE t (id BIGINT, raw LONGBLOB)")
     [(before,)] = bench.run("SELECT @@GLOBAL.max_allowed_packet")

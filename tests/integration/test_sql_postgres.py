@@ -69,6 +69,17 @@ def test_rows_are_added_replaced_and_deleted(bench: Bench) -> None:
     assert bench.run("SELECT * FROM t ORDER BY id") == [(1, "A"), (3, "C"), (5, "e")]
 
 
+def test_what_is_staged_by_whom_and_whom_the_books_remember_is_told(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)")
+    some = rows(id=[1], name=["a"])
+    bench.epoch(some, number=4)
+    handle, _ = bench.stage(some, bench.check(some), epoch=5)
+    waiting, remembered = bench.sink().hanging()
+    assert (waiting.transaction, waiting.query, waiting.is_open) == (handle.transaction, "q", True)
+    assert (remembered.query, remembered.sink, remembered.is_open) == ("q", "sql", False)
+    assert "has 1 handle of the sink sql, the newest that is applied of chk-4" in remembered.told
+
+
 # ---------------------------------------------------------------------------------------- rehearsals
 def rehearsed(bench: Bench, *slots: pa.RecordBatch, number: int = 0, **options: str) -> OnceonlyError | None:
     """Stage an epoch and rehearse it: return what that raises, and see that nothing is changed."""

@@ -2992,6 +2992,17 @@ DEFECTS: Final = (
         tests=(LOST + "test_what_a_lost_query_has_prepared_is_found_and_ends_as_it_is_told",),
     ),
     Defect(
+        name="doctor-blind-for-another-users-rights",
+        group=FILES,
+        what="A doctor who may write everywhere says that the job, whose user may not, has its rights",
+        file="durable/access.py",
+        before="    return found.st_mode >> shift & wanted == wanted\n",
+        after="    return True\n",
+        tests=(
+            "tests/unit/test_doctor_rights.py::test_a_folder_is_asked_for_the_user_of_the_job_and_not_of_the_doctor",
+        ),
+    ),
+    Defect(
         name="hanging-alarmed-by-books",
         group=STAGED,
         what="That the books remember another query, of which nothing is open, is told as an anomaly",

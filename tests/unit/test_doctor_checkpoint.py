@@ -348,7 +348,6 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setattr(before_kafka, "_settings", lambda _: settings)
     monkeypatch.setattr(doctor_kafka, "_transactional", lambda *_: [("box", options, Guarantee.EXACTLY_ONCE)])
     monkeypatch.setattr(doctor_kafka, "writes", lambda _: True)
-    monkeypatch.setattr(doctor_kafka, "rights", lambda *_: None)
     options["kafka.transaction.timeout.ms"] = "900000"
     return settings
 

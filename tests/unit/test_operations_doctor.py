@@ -25,7 +25,7 @@ from onceonly.log.lag_state import LagState
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.model import Stamp
-from onceonly.operations import doctor
+from onceonly.operations import doctor, doctor_targets
 from onceonly.operations.given import Given
 from onceonly.operations.probes import Health
 
@@ -200,7 +200,7 @@ def test_what_is_to_be_typed_is_a_command_also_where_names_have_spaces(tmp_path:
 def test_a_folder_that_another_user_has_made_is_told_with_the_jobs_user(
     coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "_jobs_user", lambda _checkpoint: os.getuid() + 4711)
+    monkeypatch.setattr(doctor_targets, "jobs_user", lambda _checkpoint: os.getuid() + 4711)
     assert sick(coordinator) == {("disk", "permissions")}
     said = run("doctor", coordinator.path, "--only", "disk").stdout
     assert f"chown -R {os.getuid() + 4711} {coordinator.path}" in said

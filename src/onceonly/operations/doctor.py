@@ -139,8 +139,8 @@ def _probes(
     yield "targets", "hold what was committed", lambda: doctor_targets.hold_it(checkpoint, given)
     yield "targets", "hold nothing else", lambda: doctor_targets.not_ahead(checkpoint, given)
     yield "targets", "nothing is left open", lambda: doctor_targets.left_open(checkpoint, given)
+    yield "targets", "give the rights", lambda: doctor_targets.rights(checkpoint, given)
     if "targets" not in unasked and doctor_kafka.writes(checkpoint):
-        yield "targets", "give the rights", lambda: doctor_kafka.rights(checkpoint, given)
         yield "timeouts", "of transactions", lambda: doctor_kafka.transactions(checkpoint, given)
         yield "timeouts", "of markers", lambda: doctor_kafka.markers(checkpoint, given)
 
@@ -233,7 +233,7 @@ def _permissions(checkpoint: Checkpoint) -> None:
     """See that the job's user may write where the job does: a command of another user may have made a folder there."""
     if checkpoint.folder is None:
         return
-    user = _jobs_user(checkpoint)
+    user = doctor_targets.jobs_user(checkpoint)
     log = (identity.FOLDER, *(f"{identity.FOLDER}/{name}" for name in log_files.FOLDERS))
     for name in ("offsets", "commits", *log):
         folder = checkpoint.folder / name.rstrip("/")
@@ -249,14 +249,6 @@ def _permissions(checkpoint: Checkpoint) -> None:
                 "there",
                 f"chown -R {shlex.quote(job)} {shlex.quote(str(checkpoint.folder))}, and run commands as that user",
             )
-
-
-def _jobs_user(checkpoint: Checkpoint) -> int | None:
-    """Return the user whom Spark's newest offsets belong to, None where that is not told."""
-    numbers = checkpoint.told.files.numbers("offsets")
-    if not numbers or checkpoint.folder is None:
-        return None
-    return disk.owner(checkpoint.folder / "offsets" / str(max(numbers)))
 
 
 def _lag(checkpoint: Checkpoint) -> None:

@@ -1,9 +1,8 @@
-"""What ``onceonly doctor`` asks of the Kafka targets of a checkpoint: rights and time-outs, changing nothing."""
+"""What ``onceonly doctor`` asks of the Kafka targets of a checkpoint: time-outs, changing nothing."""
 
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from onceonly.errors import OnceonlyError
@@ -31,18 +30,6 @@ def writes(checkpoint: Checkpoint) -> bool:
     except OnceonlyError:
         return False  # the probe of the log tells
     return any(map(_is_transactional, uses))
-
-
-def rights(checkpoint: Checkpoint, given: Given) -> None:
-    """See that topic, markers and groups may be used as an epoch does. Raises ``ConfigurationError``."""
-    from onceonly.sinks.kafka.checks.target import require_rights
-    from onceonly.sinks.kafka.options import KafkaOptions
-    from onceonly.sinks.kafka.wire.admin import Admin
-
-    for name, options, each in _transactional(checkpoint, given):
-        parsed = KafkaOptions.parse(options)
-        with closing(Admin(parsed)) as admin:
-            require_rights(admin, parsed, sinks.context_of(checkpoint.query, name, each))
 
 
 def transactions(checkpoint: Checkpoint, given: Given) -> None:

@@ -12,8 +12,8 @@ from onceonly.coordinator.looking_back import EPOCHS_MAX, look_back
 from onceonly.errors import OnceonlyError
 from onceonly.families import behind
 from onceonly.model import LinkKind, handles_of
-from onceonly.operations import look, sinks
-from onceonly.operations.probes import Sick
+from onceonly.operations import disk, look, sinks
+from onceonly.operations.probes import Sick, Unasked
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -102,6 +102,27 @@ def left_open(checkpoint: Checkpoint, given: Given) -> None:
             f"{n(len(outside), 'transaction is')} open that no link names, as {item.transaction} of the sink {sink}",
             f"start the query, or {by_hand}" if by_hand else "start the query",
         )
+
+
+def rights(checkpoint: Checkpoint, given: Given) -> None:
+    """See that the targets permit what an epoch does. Raises ``ConfigurationError`` that names what is missing."""
+    unseen: list[str] = []
+    with sinks.participants(checkpoint, given) as made:
+        for name, each in made.items():
+            context = sinks.context_of(checkpoint.query, name, each)
+            with sinks.asking(checkpoint, name):
+                why = each.sink.require_rights(context, user=jobs_user(checkpoint))
+            unseen += [f"of the sink {name}, {why}"] if why else []
+    if unseen:
+        raise Unasked("; ".join(unseen), "nothing, while epochs are committed: a start tries what it needs")
+
+
+def jobs_user(checkpoint: Checkpoint) -> int | None:
+    """Return the user whom Spark's newest offsets belong to, None where that is not told."""
+    numbers = checkpoint.told.files.numbers("offsets")
+    if not numbers or checkpoint.folder is None:
+        return None
+    return disk.owner(checkpoint.folder / "offsets" / str(max(numbers)))
 
 
 def _newest_handles(checkpoint: Checkpoint, made: Mapping[str, Participant]) -> dict[str, Handle]:

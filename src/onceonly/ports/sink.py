@@ -279,6 +279,14 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
             stands=Stands.UNKNOWN, told="this sink has no way to look a transaction up without ending it"
         )
 
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:  # noqa: ARG002
+        """See that the target permits what an epoch does, without doing it. An operator's process; only looks.
+
+        ``user`` is the job's on this machine, None where nothing tells that. Return why it cannot be seen, empty where
+        it is. Raise ``ConfigurationError`` that names what is missing, ``UnavailableError``.
+        """
+        return ""
+
     def held(self, handles: Sequence[Handle]) -> Held | None:  # noqa: ARG002
         """Read what the target holds of one committed epoch; None where it tells no epochs apart, or not so old ones.
 

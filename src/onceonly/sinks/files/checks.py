@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError
 from onceonly.families.columns import find
 from onceonly.sinks.files import mixing
@@ -74,6 +75,23 @@ def read_token(store: Files, target: Path) -> str | None:
     """Return the target's own id, which tells whether two machines see one folder; None where it has none."""
     data = store.read(target / HIDDEN / TOKEN)
     return None if data is None else data.decode(errors="replace")
+
+
+def require_rights(options: FilesOptions, context: QueryContext, user: int | None) -> str:
+    """See that files may be made where an epoch makes some. Only looks; return why that cannot be seen.
+
+    Raises ``ConfigurationError``.
+    """
+    target = options.target
+    if isinstance(target, RemotePath):
+        return f"what may be done in {target} shows only in doing it"
+    places = (
+        target,
+        manifest_folder(target, context.query, context.sink),
+        staging_folder(options.staging, context.query, context.sink),
+    )
+    require_writable(places, user=user, who=f"the sink {context.sink}")
+    return ""
 
 
 def _layout(options: FilesOptions, context: QueryContext) -> Layout:

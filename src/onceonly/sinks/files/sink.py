@@ -125,6 +125,10 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         """Say where it waits, or that a manifest lists its files."""
         return looking_up.look_up(self._target, self._files.target, handle)
 
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
+        """Ask the file system who may make files there."""
+        return checks.require_rights(self._files, context, user)
+
     def held(self, handles: Sequence[Handle]) -> Held | None:
         """Compare the files of an epoch with what was written."""
         return auditing.held(self._target, self._files.target, handles)

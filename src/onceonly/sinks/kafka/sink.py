@@ -153,6 +153,12 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         values = Values(context.columns, names_topic=self._kafka.topic is not None)
         return auditing.held(self._admin, handles, values)
 
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:  # noqa: ARG002  brokers' users
+        """Ask the broker what it lets this user do with topic, markers and transactions."""
+        if context.guarantee is not Guarantee.AT_LEAST_ONCE:
+            target.require_rights(self._admin, self._kafka, context)
+        return ""
+
     def hanging(self) -> Iterable[Hanging]:
         """Ask the coordinators for our ids, and the partitions' leaders for what no coordinator knows."""
         return hanging.hanging(self._admin, self._kafka)

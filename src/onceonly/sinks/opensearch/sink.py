@@ -130,6 +130,10 @@ class OpenSearchSink(BookedSink):
         held = self._target.versions(self._search.index, keys)
         return next((key for key in keys if held.get(key, -1) < version), None)
 
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:  # noqa: ARG002  the cluster's users
+        """Ask the cluster what its user may do, as far as it tells."""
+        return self._target.require_rights()
+
     # --- the cluster ----------------------------------------------------------------------------------------
 
     def look(self, context: QueryContext) -> Mapping[str, str | int]:

@@ -123,6 +123,39 @@ class Target:
         _, found = self.ask("GET", f"/{index}?filter_path=**.uuid")
         return str(found[index]["settings"]["index"]["uuid"]) if index in found else "no index"
 
+    def require_rights(self) -> str:
+        """See that the user may read and write both indices; return why that cannot be seen.
+
+        Raises ``ConfigurationError``. Elasticsearch tells of each right, OpenSearch the names of roles alone, and
+        neither of anything where it lets everybody in.
+        """
+        given = self._options
+        wanted = {
+            given.index: ["read", "index", "delete", "view_index_metadata"],
+            given.books: ["read", "index"],
+        }
+        body = {"index": [{"names": [name], "privileges": each} for name, each in wanted.items()]}
+        status, answer = self.ask("POST", "/_security/user/_has_privileges", body, fine=range(_BAD, 600))
+        if status == _OK and "index" in answer:
+            lacking = [
+                f"{right} on {name}"
+                for name, rights in sorted(answer["index"].items())
+                for right, has in sorted(rights.items())
+                if not has
+            ]
+            if lacking:
+                raise ConfigurationError(
+                    f"{given.where} does not permit the user {answer.get('username', given.user)} "
+                    f"{', '.join(lacking)}",
+                    next_step=f"grant its role that of the indices {given.index} and {given.books}",
+                )
+            return ""
+        status, answer = self.ask("GET", "/_plugins/_security/api/account", fine=range(_BAD, 600))
+        if status == _OK and "roles" in answer:
+            roles = ", ".join(sorted(map(str, answer["roles"]))) or "none"
+            return f"{given.where} tells of its user's rights no more than the roles: {roles}"
+        return ""
+
     def content_max(self) -> int:
         """Return how many bytes a request may have, as far as the cluster tells; as it comes, 100 MB."""
         path = f"/_cluster/settings?include_defaults=true&filter_path=**.{_CONTENT_MAX}"

@@ -72,6 +72,11 @@ class RedisSink(KeyedSink):
         value_max = self._target.look()
         return {_VALUE_MAX: value_max, **({_CLUSTER: 1} if self._target.is_cluster else {})}
 
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:  # noqa: ARG002  the server's users
+        """Ask the server for what it would refuse."""
+        self._target.require_rights()
+        return ""
+
     def begin_transaction(self, context: WriteContext) -> KeyedAttempt:
         self._target.is_cluster = bool(context.facts.get(_CLUSTER))
         self._value_max = int(context.facts.get(_VALUE_MAX, VALUE_BYTES_MAX))

@@ -199,6 +199,13 @@ class Target(Connections):
         value_max: int = min(info["value_max"] for info in told)
         return value_max
 
+    def require_rights(self) -> None:
+        """See that this user may do what scripts do, without doing it. Raises a typed error."""
+        beginning = f"{self._options.tried}{uuid.uuid4().hex}"
+        names = self._nodes().names_in_each(beginning) if self.is_cluster else [beginning]
+        self._run(scripts.ALLOWED, [([name], ()) for name in names])
+        self.life()
+
     def _require_one_or_cluster(self) -> None:
         """See that the options fit: of one server, or of a cluster. Raises a typed error."""
         given = self._options

@@ -130,6 +130,11 @@ class SqlSink(StagedSink):
         self._owner = _owner([handle])
         return super().look_up(handle)
 
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
+        """Ask the server what this user may do with the tables, or the file system who may write the database."""
+        self._target.require_rights(f"the sink {context.sink}", user)
+        return ""
+
     def held_in_all(self, context: QueryContext) -> Held | None:  # noqa: ARG002  a table does not say who added what
         """Count the table's rows, where the query only adds some."""
         if self._options.key or self._options.op:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families import behind
 from onceonly.ports.standing import Hanging, Held
@@ -14,6 +15,7 @@ from onceonly.sinks.sql.dialects import dialect_of
 from onceonly.sinks.sql.keeping import require_kept, require_noted, require_written
 from onceonly.sinks.sql.reading import Sum, unread
 from onceonly.sinks.sql.refusals import is_doubtful, refused
+from onceonly.sinks.sql.rights import lacking
 from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped, told_apart, twice
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, match
 from onceonly.words import n
@@ -61,6 +63,23 @@ class Target:
     def found(self) -> Table | None:
         """Return what the table is like now; None where it is not there."""
         return self._described(self.options.table)
+
+    def require_rights(self, who: str, user: int | None) -> None:
+        """See that the tables may be used as an epoch does; ``user`` is the job's on this machine.
+
+        Raises ``ConfigurationError``, ``UnavailableError``.
+        """
+        files = self._sql.files()
+        if files:
+            require_writable(files, user=user, who=who)
+            return
+        with self.transaction(keep=False, reads=True) as db:
+            said, grants = lacking(db, self._sql)
+        if said:
+            raise ConfigurationError(
+                f"{who}: its user in {self.options.url} lacks {', '.join(said)}",
+                next_step=f"have somebody run who may: {'; '.join(grants)}",
+            )
 
     def is_empty(self) -> bool:
         """Say whether the table has no row; false where the user may not look."""

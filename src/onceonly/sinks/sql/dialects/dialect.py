@@ -11,6 +11,7 @@ from onceonly.sinks.sql.shape import DELETED, SEQUENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.sql.types import Given, Match, Table
 
 
+BOOKS = "SELECT, INSERT, DELETE"
+"""The rights that the books need."""
 NO_ROOM = "make room there; nothing is lost until then, and the query goes on by itself, or at its next start"
 """What to do where a server's disk is full."""
 
@@ -104,9 +107,24 @@ class Dialect(ABC):
         """Say whether an error means that the user lacks a right."""
         return False
 
-    def grant(self, db: Any, name: tuple[str, ...]) -> str:  # noqa: ANN401, ARG002  as above
-        """Return the statement that lets the user of a connection use the books; empty where there are no users."""
+    def grant(self, db: Any, name: tuple[str, ...], rights: str = BOOKS) -> str:  # noqa: ANN401, ARG002  as above
+        """Return the statement that gives the user of a connection rights on a table; empty where there are no users.
+
+        Without others, those on the books.
+        """
         return ""
+
+    def lacks(self, db: Any, name: tuple[str, ...], right: str, columns: Sequence[str]) -> bool:  # noqa: ANN401, ARG002
+        """Say whether the user lacks a right on a table, or on each of its columns. In a transaction; only looks."""
+        return False
+
+    def lacks_temporary(self, db: Any) -> str:  # noqa: ANN401, ARG002  as above
+        """Return the statement that lets the user make temporary tables; empty where it may, or nothing tells."""
+        return ""
+
+    def files(self) -> Sequence[Path]:
+        """Return what has to be written where the database is a file of this machine, and its folder."""
+        return ()
 
     def make(self) -> None:  # noqa: B027  servers have theirs
         """Make the database, where it is a file that is not there."""

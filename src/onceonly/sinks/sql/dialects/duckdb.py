@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
@@ -105,6 +106,10 @@ class DuckDb(Dialect):
                 if _LOCKED not in str(error).lower() or time.monotonic() > deadline:
                     raise
             time.sleep(_POLL_S)
+
+    def files(self) -> Sequence[Path]:
+        path = Path(self.options.url.path)
+        return [path, path.parent]
 
     def make(self) -> None:
         if not _is_there(self.options.url.path):

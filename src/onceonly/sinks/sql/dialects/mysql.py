@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
-from onceonly.sinks.sql.dialects.dialect import NO_ROOM, Dialect
-from onceonly.sinks.sql.dialects.mysql_tables import automatic, described
+from onceonly.sinks.sql.dialects.dialect import BOOKS, NO_ROOM, Dialect
+from onceonly.sinks.sql.dialects.mysql_tables import EXPLAINED, TEMPORARY, automatic, described
 from onceonly.sinks.sql.reading import ROWS
 from onceonly.sinks.sql.shape import DELETED, SEQUENCE
 from onceonly.sinks.sql.texts import lines
@@ -117,10 +117,35 @@ class MySql(Dialect):
         # A table on which the user has no right at all is not shown to it, and cannot be made.
         return bool(error.args) and error.args[0] in _RIGHTS | {_IS_THERE}
 
-    def grant(self, db: Any, name: tuple[str, ...]) -> str:  # noqa: ANN401
+    def grant(self, db: Any, name: tuple[str, ...], rights: str = BOOKS) -> str:  # noqa: ANN401
+        return f"GRANT {rights} ON {self.path(name)} TO {self._account(db)}"
+
+    def lacks(self, db: Any, name: tuple[str, ...], right: str, columns: Sequence[str]) -> bool:  # noqa: ANN401
+        # To have a statement explained, one needs the rights to run it, by whatever role or pattern they came.
+        return all(
+            self._is_kept_from(db, EXPLAINED[right].format(self.path(name), self.quote(each)))
+            for each in columns or [""]
+        )
+
+    def _is_kept_from(self, db: Any, statement: str) -> bool:  # noqa: ANN401
+        try:
+            self.run(db, f"EXPLAIN {statement}")
+        except self.errors as error:
+            return bool(error.args) and error.args[0] in _RIGHTS
+        return False
+
+    def lacks_temporary(self, db: Any) -> str:  # noqa: ANN401
+        told = " ".join(row[0] for row in self.run(db, "SHOW GRANTS"))
+        if TEMPORARY.search(told):
+            return ""
+        return (
+            f"GRANT CREATE TEMPORARY TABLES ON {self.quote(self.options.url.path)}.* TO {self._account(db)}"
+        )
+
+    def _account(self, db: Any) -> str:  # noqa: ANN401
         [(account,)] = self.run(db, "SELECT CURRENT_USER()")
         user, _, host = account.rpartition("@")
-        return f"GRANT SELECT, INSERT, DELETE ON {self.path(name)} TO '{user}'@'{host}'"
+        return f"'{user}'@'{host}'"
 
     def connect(self) -> Any:  # noqa: ANN401
         options, url = self.options, self.options.url

@@ -37,6 +37,15 @@ _PLAIN: Final[Mapping[str, dict[str, Any]]] = {
     "year": {"takes": ("int",), "low": 1901, "high": 2155},
 }
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
+EXPLAINED: Final[Mapping[str, str]] = {
+    "SELECT": "SELECT {1} FROM {0}",
+    "INSERT": "INSERT INTO {0} ({1}) VALUES (DEFAULT)",
+    "UPDATE": "UPDATE {0} SET {1} = DEFAULT WHERE 1 = 0",
+    "DELETE": "DELETE FROM {0} WHERE 1 = 0",
+}
+"""A statement on a table and one of its columns for which a right is needed."""
+TEMPORARY = re.compile(r"CREATE TEMPORARY TABLES|ALL PRIVILEGES|GRANT [`'][^ ]* TO ")
+"""What is granted by name, with everything, or perhaps with a role."""
 
 
 def described(ask: Ask, schema: str, name: str, *, deletes: bool) -> Table | None:

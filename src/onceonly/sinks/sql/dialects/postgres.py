@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
-from onceonly.sinks.sql.dialects.dialect import NO_ROOM, Dialect
+from onceonly.sinks.sql.dialects.dialect import BOOKS, NO_ROOM, Dialect
 from onceonly.sinks.sql.dialects.postgres_binary import HEAD, TAIL, binary, kinds_of
 from onceonly.sinks.sql.reading import ROWS, fixed
 from onceonly.sinks.sql.texts import lines
@@ -150,9 +150,22 @@ class Postgres(Dialect):
     def is_forbidden(self, error: Exception) -> bool:
         return getattr(error, "sqlstate", None) == _FORBIDDEN
 
-    def grant(self, db: Any, name: tuple[str, ...]) -> str:  # noqa: ANN401
+    def grant(self, db: Any, name: tuple[str, ...], rights: str = BOOKS) -> str:  # noqa: ANN401
         [(user,)] = self.run(db, "SELECT current_user")
-        return f"GRANT SELECT, INSERT, DELETE ON {self.path(name)} TO {self.quote(user)}"
+        return f"GRANT {rights} ON {self.path(name)} TO {self.quote(user)}"
+
+    def lacks(self, db: Any, name: tuple[str, ...], right: str, columns: Sequence[str]) -> bool:  # noqa: ANN401, ARG002
+        # Rights on some columns will do, but there is none to delete some.
+        ask = "has_table_privilege" if right == "DELETE" else "has_any_column_privilege"
+        [(has,)] = self.run(db, f"SELECT {ask}(%s, %s)", (self.path(name), right))
+        return not has
+
+    def lacks_temporary(self, db: Any) -> str:  # noqa: ANN401
+        asked = (
+            "SELECT has_database_privilege(current_database(), 'TEMPORARY'), current_database(), current_user"
+        )
+        [(has, database, user)] = self.run(db, asked)
+        return "" if has else f"GRANT TEMPORARY ON DATABASE {self.quote(database)} TO {self.quote(user)}"
 
     def connect(self) -> Any:  # noqa: ANN401
         driver = _driver()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -85,6 +86,11 @@ class Sqlite(Dialect):
         db.execute("PRAGMA synchronous = EXTRA")
         db.execute("PRAGMA foreign_keys = ON")
         return db
+
+    def files(self) -> Sequence[Path]:
+        path = Path(self.options.url.path)
+        beside = [path.with_name(path.name + end) for end in ("-journal", "-wal", "-shm")]
+        return [path, path.parent, *(each for each in beside if each.exists())]
 
     def make(self) -> None:
         with closing(sqlite3.connect(self.options.url.path)) as db:

@@ -1,0 +1,191 @@
+"""``onceonly doctor CHECKPOINT``: a right that the job lacks on a target trips one probe, and nothing is changed."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit import test_conformance_sinks, test_conformance_sql
+from tests.unit.doctor_bench import sick, well
+from tests.unit.operator_bench import BoxSink
+from tests.unit.test_operations_audit import Job
+
+from onceonly.durable import access
+from onceonly.errors import ConfigurationError
+from onceonly.operations import doctor, doctor_targets
+from onceonly.operations.given import Given
+from onceonly.operations.probes import Health
+from onceonly.sinks.opensearch.sink import OpenSearchSink
+from onceonly.sinks.opensearch.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceonly.operations.probes import Finding
+    from onceonly.ports import QueryContext
+
+NOBODY = pwd.getpwnam("nobody").pw_uid
+RIGHTS = ("targets", "give the rights")
+
+
+def examined(job: Job) -> dict[tuple[str, str], Finding]:
+    sink = job.suite.sink
+    given = Given(classes={sink.name: f"{sink.__module__}:{sink.__qualname__}"})
+    before = {path: path.stat().st_mtime_ns for path in job.world.folder.rglob("*")}
+    found = doctor.examine(job.checkpoint, given, only=("targets",), within_s=30)
+    assert {path: path.stat().st_mtime_ns for path in job.world.folder.rglob("*")} == before
+    return {(each.category, each.probe): each for each in found}
+
+
+def ill(found: dict[tuple[str, str], Finding]) -> set[tuple[str, str]]:
+    return {name for name, each in found.items() if each.health not in {Health.WELL, Health.UNASKED}}
+
+
+def files(job: Job, part: str) -> Path:
+    target = Path(job.world.options["path"])
+    return {
+        "target": target,
+        "manifests": target / "_onceonly" / "epochs" / job.world.query / "files",
+        "staging": target / "_onceonly" / "staging" / job.world.query / "files",
+    }[part]
+
+
+def database(job: Job, part: str) -> Path:
+    path = Path(job.world.options["url"].removeprefix("sqlite:///"))
+    return path if part == "file" else path.parent
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """What closes a place to this user, also where the tests are root's."""
+
+    def close(place: Path) -> None:
+        ask = os.access
+        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != place and ask(path, mode))
+
+    return close
+
+
+@pytest.mark.parametrize("part", ["target", "manifests", "staging"])
+def test_a_folder_of_files_that_the_jobs_user_may_not_write(
+    tmp_path: Path, closed: Callable[[Path], None], part: str
+) -> None:
+    job = Job(test_conformance_sinks.TestFiles(), tmp_path)
+    assert ill(examined(job)) == set()
+    place = files(job, part)
+    assert place.is_dir()
+    closed(place)
+    found = examined(job)
+    assert ill(found) == {RIGHTS}
+    assert f"may not make files in {place}, which belongs to" in found[RIGHTS].told
+
+
+def test_a_folder_is_asked_for_the_user_of_the_job_and_not_of_the_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(test_conformance_sinks.TestFiles(), tmp_path)
+    monkeypatch.setattr(doctor_targets, "jobs_user", lambda _checkpoint: NOBODY)
+    for place in (files(job, part) for part in ("target", "manifests", "staging")):
+        place.chmod(0o777)
+    assert ill(examined(job)) == set()
+    files(job, "target").chmod(0o755)
+    found = examined(job)
+    assert ill(found) == {RIGHTS}
+    assert "nobody may not make files in" in found[RIGHTS].told
+
+
+@pytest.mark.parametrize("part", ["file", "folder"])
+def test_a_database_in_a_file_that_may_not_be_written(
+    tmp_path: Path, closed: Callable[[Path], None], part: str
+) -> None:
+    job = Job(test_conformance_sql.TestSqlite(), tmp_path)
+    assert ill(examined(job)) == set()
+    closed(database(job, part))
+    found = examined(job)
+    assert ill(found) == {RIGHTS}
+    assert (
+        f"may not {'write' if part == 'file' else 'make files in'} {database(job, part)}"
+        in found[RIGHTS].told
+    )
+
+
+class Lacking(BoxSink):
+    """A sink whose server refuses something."""
+
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
+        raise ConfigurationError(f"{context.query} may not INSERT, {user}", next_step="GRANT INSERT")
+
+
+class Reticent(BoxSink):
+    """A sink whose server does not tell."""
+
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
+        return f"nothing is told of {context.sink} to {user}"
+
+
+def test_what_a_server_refuses_is_told_and_what_it_does_not_tell_is_no_alarm(tmp_path: Path) -> None:
+    coordinator = well(tmp_path / "cp")
+    assert sick(coordinator, box=f"{__name__}:Lacking") == {RIGHTS}
+    assert sick(coordinator, box=f"{__name__}:Reticent") == set()
+    given = Given(classes={"box": f"{__name__}:Reticent"})
+    found = doctor.examine(str(coordinator.path), given, only=("targets",), within_s=10)
+    (told,) = (each.told for each in found if each.health is Health.UNASKED)
+    assert told == f"of the sink box, nothing is told of box to {os.geteuid()}"
+
+
+@pytest.mark.parametrize(
+    ("uid", "mode", "may"),
+    [(NOBODY, 0o755, False), (NOBODY, 0o757, True), (NOBODY, 0o752, False), (0, 0o500, True), (2**31 - 7, 0o700, True)],
+)  # fmt: skip
+def test_a_mode_tells_what_another_user_may(tmp_path: Path, uid: int, mode: int, *, may: bool) -> None:
+    if uid == os.geteuid():
+        pytest.skip("of this user the system is asked")
+    folder = tmp_path / "place"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert access.may_write(folder, uid) is may
+
+
+# --- clusters -----------------------------------------------------------------------------------------------
+
+HAS = {"read": True, "index": True, "delete": True, "view_index_metadata": True}
+
+
+def cluster(monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[int, Any]]) -> OpenSearchSink:
+    def ask(_: Target, method: str, path: str, body: object = None, *, fine: Any = ()) -> tuple[int, Any]:  # noqa: ANN401
+        assert method in {"POST", "GET"}
+        assert 403 in fine
+        return answers.get(path, (400, {"error": f"no handler found for uri [{path}]"}))
+
+    monkeypatch.setattr(Target, "ask", ask)
+    return OpenSearchSink({"url": "http://localhost:9200", "index": "rows", "key": "key"})
+
+
+@pytest.mark.parametrize("lacking", [None, "index", "delete"])
+def test_elasticsearch_tells_of_each_right(monkeypatch: pytest.MonkeyPatch, lacking: str | None) -> None:
+    index = {"rows": {**HAS, **({lacking: False} if lacking else {})}, "books": HAS}
+    told = {"username": "writer", "has_all_requested": lacking is None, "index": index}
+    sink = cluster(monkeypatch, {"/_security/user/_has_privileges": (200, told)})
+    if lacking is None:
+        assert sink.require_rights(sink_context()) == ""
+        return
+    with pytest.raises(ConfigurationError, match=f"does not permit the user writer {lacking} on rows"):
+        sink.require_rights(sink_context())
+
+
+def test_opensearch_tells_of_roles_alone_and_without_security_there_is_nothing_to_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    account = {"/_plugins/_security/api/account": (200, {"user_name": "w", "roles": ["writes_rows"]})}
+    assert cluster(monkeypatch, account).require_rights(sink_context()).endswith("the roles: writes_rows")
+    assert cluster(monkeypatch, {}).require_rights(sink_context()) == ""
+
+
+def sink_context() -> QueryContext:
+    from onceonly.model import Guarantee
+    from onceonly.ports import QueryContext
+
+    return QueryContext(query="q", sink="opensearch", guarantee=Guarantee.EXACTLY_ONCE)
