@@ -23,7 +23,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.model import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _ENV = "ONCEONLY_EVENTS"
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
@@ -138,20 +138,32 @@ def read(folder: Path) -> Iterator[dict[str, Any]]:
 
     Raises ``ConfigurationError`` for a line that is of something else.
     """
-    lines: list[dict[str, Any]] = []
-    for path in folder.glob("*.jsonl"):
-        for number, text in enumerate(path.read_bytes().splitlines(), 1):
-            try:
-                line = json.loads(text)
-            except ValueError:
-                continue
-            if not _is_event(line):
-                raise ConfigurationError(
-                    f"line {number} of {path} is not of an event log",
-                    next_step="name the folder that ONCEONLY_EVENTS named, or take the file out of it",
-                )
-            lines.append(line)
-    yield from sorted(lines, key=lambda line: (line["t"], line["incarnation"], line["seq"]))
+    found = [
+        parse(text, path, number)
+        for path in folder.glob("*.jsonl")
+        for number, text in enumerate(path.read_bytes().splitlines(), 1)
+    ]
+    yield from in_order(line for line in found if line is not None)
+
+
+def in_order(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return lines in the order of their clocks. Pure."""
+    return sorted(lines, key=lambda line: (line["t"], line["incarnation"], line["seq"]))
+
+
+def parse(text: bytes, path: Path, number: int) -> dict[str, Any] | None:
+    """Return a line of a file; None for one that is torn. Raises ``ConfigurationError`` for one of something else."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    if not _is_event(line):
+        raise ConfigurationError(
+            f"line {number} of {path} is not of an event log",
+            next_step="name the folder that ONCEONLY_EVENTS named, or take the file out of it",
+        )
+    found: dict[str, Any] = line
+    return found
 
 
 def _is_event(line: object) -> bool:

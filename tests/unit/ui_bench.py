@@ -18,6 +18,7 @@ from onceonly.ui.stream import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from starlette.types import ASGIApp
 
@@ -114,13 +115,17 @@ def events_of(answer: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def serve(
-    app: ASGIApp | Sequence[Checkpoint], *, prefix: str = "", places: Sequence[str] = ()
+    app: ASGIApp | Sequence[Checkpoint],
+    *,
+    prefix: str = "",
+    places: Sequence[str] = (),
+    events: Path | None = None,
 ) -> Iterator[Page]:
     """Serve checkpoints, or an application in their place, on a free port, until the block ends."""
     served = serving.listen(port=0, prefix=prefix)
     page = Page(served.door, served.address)
     if not callable(app):
-        app = application(app, page.streams, prefix=served.door.prefix, places=places)
+        app = application(app, page.streams, prefix=served.door.prefix, places=places, events=events)
     config = uvicorn.Config(
         Gate(app, served.door), http="h11", ws="none", log_config=None, timeout_graceful_shutdown=2
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from onceonly.cli import shared
 from onceonly.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EXPORTS = ("perfetto", "shiviz")
 """Those of ``view.exports``, which this module does not import before it is asked for one."""
@@ -22,10 +25,7 @@ EXPORTS = ("perfetto", "shiviz")
     "--export", "exports", multiple=True, metavar="FORMAT FILE", type=(click.Choice(EXPORTS), shared.NEW_FILE),
     help="Write a file for another viewer, too: perfetto (ui.perfetto.dev) or shiviz.",
 )  # fmt: skip
-@click.option(
-    "--events", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
-    help="The event log of the run, which ONCEONLY_EVENTS named: it tells more of each step.",
-)  # fmt: skip
+@shared.events_option
 @click.option(
     "--limit",
     type=click.IntRange(min=1),

@@ -85,6 +85,10 @@ because_option = click.option(
     callback=lambda _context, _parameter, text: text.strip(),
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
+events_option = click.option(
+    "--events", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
+    help="The event log of the job, which ONCEONLY_EVENTS named: it tells more of each step.",
+)  # fmt: skip
 yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
 
 

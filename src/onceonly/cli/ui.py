@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
 from onceonly.cli import shared
 from onceonly.errors import SetupError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command()
@@ -20,8 +24,9 @@ from onceonly.errors import SetupError
     metavar="PATH",
     help="Where a proxy shows the page: its path, or its whole address where it passes its own name on.",
 )
+@shared.events_option
 @shared.hadoop_option
-def ui(paths: tuple[str, ...], *, port: int, no_browser: bool, prefix: str) -> int:
+def ui(paths: tuple[str, ...], *, port: int, no_browser: bool, prefix: str, events: Path | None) -> int:
     """Show queries in a browser, with the job up or down, until Ctrl-C. Only reads; needs no Spark.
 
     CHECKPOINT is a checkpointLocation, or a folder above several. The address stands alone on a line of standard
@@ -47,5 +52,5 @@ def ui(paths: tuple[str, ...], *, port: int, no_browser: bool, prefix: str) -> i
     shared.tell("this page only reads; Ctrl-C ends it")
     shown = not no_browser and shared.has_screen()
     with opening.opened(served.address, shared.tell) if shown else nullcontext():
-        serving.serve(served, list(checkpoints.values()), paths)
+        serving.serve(served, list(checkpoints.values()), paths, events=events)
     return 0

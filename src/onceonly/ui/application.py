@@ -16,6 +16,7 @@ from onceonly.ui import records
 from onceonly.ui.pages import Pages, sheet
 from onceonly.ui.roster import Roster
 
+from onceonly.ui.traces import Traces
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -31,23 +32,28 @@ _EPOCH: Final = re.compile("(?:chk-)?([0-9]{1,18})")
 
 
 def application(
-    checkpoints: Sequence[Checkpoint], streams: Streams, *, prefix: str = "", places: Sequence[str] = ()
+    checkpoints: Sequence[Checkpoint],
+    streams: Streams,
+    *,
+    prefix: str = "",
+    places: Sequence[str] = (),
+    events: Path | None = None,
 ) -> Starlette:
     """Return the application of some checkpoints, and of those that come below ``places``.
 
-    It lets everybody in: ``gate`` stands before it.
+    ``events`` is the folder of their event log. It lets everybody in: ``gate`` stands before it.
     """
-    return _Answers(Roster(checkpoints, places), streams, prefix).application()
+    return _Answers(Roster(checkpoints, places), streams, prefix, Traces(events)).application()
 
 
 class _Answers:
     """What is answered at each address. Those that read a checkpoint are in threads of the server's pool."""
 
-    def __init__(self, roster: Roster, streams: Streams, prefix: str) -> None:
+    def __init__(self, roster: Roster, streams: Streams, prefix: str, traces: Traces) -> None:
         self._roster = roster
         self._streams = streams
         self._prefix = prefix
-        self._pages = Pages(roster, base=prefix)
+        self._pages = Pages(roster, base=prefix, traces=traces)
 
     def application(self) -> Starlette:
         """Return the application."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from onceonly.ui.records import Position
     from onceonly.ui.roster import Roster
     from onceonly.ui.watcher import Watcher
+    from onceonly.ui.traces import Traces
     from onceonly.view.markup import Child
     from onceonly.view.values import Epoch, View
 
@@ -90,10 +91,11 @@ class Window:
 class Pages:
     """The pages of a server: ``base`` is the path below which they are. Any thread."""
 
-    def __init__(self, roster: Roster, *, base: str) -> None:
+    def __init__(self, roster: Roster, *, base: str, traces: Traces) -> None:
         self._roster = roster
         self._base = base
 
+        self._traces = traces
     def overview(self) -> str:
         """Return the list of queries, each with how it stands; those that wait for somebody stand first."""
         heads = ("query", "where", "run", "how it stands")
@@ -117,7 +119,7 @@ class Pages:
     def timeline(self, watcher: Watcher, to: int | None) -> str:
         """Return the lanes of a window of epochs."""
         place, window = self._windowed(watcher, to, DRAWN)
-        found = view(watcher.window(window.first, window.last))
+        found = self._traces.added(view(watcher.window(window.first, window.last)))
         href = self._href(watcher)
         return self._fill(
             "timeline", "Time line", place, window=window, span=_span(found),
@@ -134,7 +136,7 @@ class Pages:
         if not known:
             return self._fill("epoch", "Epoch", place, each=None)
         chosen = known[-1] if number is None else number
-        found = view(watcher.epoch(chosen))
+        found = self._traces.added(view(watcher.epoch(chosen)))
         each = found.epochs[0]
         return self._fill(
             "epoch", f"Epoch {each.name}", place, each=each, detail=page.detail(each),

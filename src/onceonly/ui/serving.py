@@ -17,6 +17,7 @@ from onceonly.ui.stream import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
     from types import FrameType
 
     from onceonly.operations.find import Checkpoint
@@ -101,13 +102,19 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(served: Served, checkpoints: Sequence[Checkpoint], places: Sequence[str] = ()) -> None:
+def serve(
+    served: Served,
+    checkpoints: Sequence[Checkpoint],
+    places: Sequence[str] = (),
+    *,
+    events: Path | None = None,
+) -> None:
     """Serve these, and what comes below ``places``, until a signal; returns within three seconds of it.
 
-    In this process and thread.
+    ``events`` is the folder of their event log, where there is one. In this process and thread.
     """
     streams = Streams()
-    inner = application(checkpoints, streams, prefix=served.door.prefix, places=places)
+    inner = application(checkpoints, streams, prefix=served.door.prefix, places=places, events=events)
     app = Gate(inner, served.door)
     config = uvicorn.Config(
         app,

@@ -134,6 +134,7 @@ class Chapter:
                     told=f"slot {vote.slot} of {vote.sink} voted to commit: {_amount(vote)}", by=by(own),
                     record=record, file=self._file(link), sink=vote.sink, slot=vote.slot, rows=vote.rows,
                     checksum=vote.checksum, transaction=vote.handle.transaction if vote.handle else "",
+                    plan=vote.plan, size=vote.bytes or None,
                 )
             )  # fmt: skip
             if begin is not None and begin.place is not None and where.place is not None:
@@ -148,7 +149,7 @@ class Chapter:
         self._marks.append(
             Mark(
                 what=_ENDS[link.kind], lane=DRIVER, told=f"{record}, {link.kind.value}: {why}", place=placed.place,
-                at=at, skewed=placed.skewed, by=by(stamp), record=record, file=self._file(link),
+                at=at, skewed=placed.skewed, by=by(stamp), record=record, file=self._file(link), plan=link.plan,
             )
         )  # fmt: skip
         if is_last:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.view import style
 from onceonly.view.markup import Child, Markup, tag, text
-from onceonly.view.values import What
+from onceonly.view.values import What, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +38,7 @@ _PATHS: Final = {
     What.CUT: "M-5.5 -5.5L5.5 5.5M5.5 -5.5L-5.5 5.5",
     What.BY_HAND: "M0 -6.5L5.6 -3.2V3.2L0 6.5L-5.6 3.2V-3.2Z",
     What.FOLDED: "M-4 -3H4M-4 0H4M-4 3H4",
+    What.HEARD: "M0 -3.5A3.5 3.5 0 1 1 0 3.5A3.5 3.5 0 1 1 0 -3.5Z",
 }
 _SIGNS: Final = {What.DOUBT: "?"}
 
@@ -57,10 +58,11 @@ def mark(what: What, x: float, y: float, told: str, *, known: bool = True, skewe
 
 
 def bar(kind: str, x: float, y: float, width: float, height: float, told: str) -> Markup:
-    """Return a bar that is wide enough to be seen."""
+    """Return a bar that is wide enough to be seen; one that nobody knows the end of has broken lines alone."""
+    unheard = kind == Work.UNHEARD.name.lower()
     return tag(
         "rect", tag("title", told), class_=f"b {kind}", x=_n(x), y=_n(y), width=_n(max(width, 1.2)), height=_n(height),
-        rx=1.5,
+        rx=1.5, fill="none" if unheard else None, stroke_dasharray="2 3" if unheard else None,
     )  # fmt: skip
 
 

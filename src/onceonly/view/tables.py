@@ -36,9 +36,10 @@ _MEANINGS: Final = {
     What.NOTED: "noted by Spark",
     What.BEGAN: "a run began",
     What.ENDED: "a run ended",
-    What.CUT: "a run was cut off",
+    What.CUT: "a run, or a try of it, was cut off",
     What.BY_HAND: "done by hand",
     What.FOLDED: "folded: one line of history",
+    What.HEARD: "told by the event log alone, of a try without a decision",
 }
 
 

@@ -132,7 +132,7 @@ class _Timeline:
         slots = sorted({bar.slot for bar in bars if bar.slot is not None})
         for bar in bars:
             y = self._rows[bar.lane]
-            if bar.work is Work.WRITING:
+            if bar.lane == EXECUTORS:
                 high = (_LANE_HEIGHT - 10) / (len(slots) if bar.slot is not None else 1)
                 row = slots.index(bar.slot) if bar.slot is not None else 0
                 yield self._bar(bar, y + 5 + row * high, max(high - 1, 1))
@@ -196,17 +196,19 @@ def _drawn(epoch: Epoch) -> list[Mark]:
 
 def _bars(epoch: Epoch) -> list[Bar]:
     """Return the bars of an epoch: of very many slots, one that is as long as all of them."""
-    writing = [bar for bar in epoch.bars if bar.work is Work.WRITING]
+    writing = [bar for bar in epoch.bars if bar.lane == EXECUTORS]
     if len(writing) <= _SLOTS_MAX:
         return list(epoch.bars)
+    unheard = sum(bar.work is Work.UNHEARD for bar in writing)
+    done = "written and prepared" + (f", but {unheard}, of which nothing more was heard" if unheard else "")
     whole = Bar(
         work=Work.WRITING,
         lane=EXECUTORS,
-        told=f"{n(len(writing), 'transaction')} of {epoch.name} written and prepared",
+        told=f"{n(len(writing), 'transaction')} of {epoch.name} {done}",
         begin=min(bar.begin for bar in writing),
         end=max(bar.end or bar.begin for bar in writing),
     )
-    return [whole, *(bar for bar in epoch.bars if bar.work is not Work.WRITING)]
+    return [whole, *(bar for bar in epoch.bars if bar.lane != EXECUTORS)]
 
 
 def _begin(epoch: Epoch) -> float | None:

@@ -1,7 +1,7 @@
-"""What the event log adds to a view: when each slot began, when each transaction was committed, what was swept. Pure.
+"""What the event log adds to a view: when each slot began, when a transaction was committed, what was swept. Pure.
 
 The log stays the order: a step of the event log is drawn between the steps of the log that it was between, on the clock
-that these were drawn by.
+that these were drawn by. ``tries`` tells those that no decision came of.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceonly.view.clock import between
 from onceonly.view.telling import moment
+from onceonly.view.tries import with_tries
 from onceonly.view.values import Bar, Epoch, Mark, View, What, Work, lane_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+_BESIDE: Final = frozenset({What.BARRIER, What.NOTED})
+"""Times of the file system, which order nothing."""
 _DONE: Final = frozenset({"Committed", "AlreadyCommitted"})
 _COMMITS: Final = {
     "handle.committed": (What.COMMITTED, "committed"),
@@ -34,14 +37,21 @@ def with_events(view: View, lines: Sequence[Mapping[str, Any]]) -> View:
     by_epoch: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
         by_epoch[int(line["epoch"])].append(line)
-    epochs = tuple(
-        _with_events(each, by_epoch[each.number]) if not each.folded and each.number in by_epoch else each
-        for each in view.epochs
-    )
-    return replace(view, epochs=epochs)
+    epochs: list[Epoch] = []
+    floor: float | None = None
+    for each in view.epochs:
+        known = by_epoch[each.number] if not each.folded else []
+        found = _with_events(each, known, floor, is_down=view.run == "down") if known else each
+        epochs.append(found)
+        places = [mark.place for mark in found.marks if mark.what not in _BESIDE and mark.place is not None]
+        floor = max(places, default=floor)
+    lanes = dict.fromkeys((*view.lanes, *(mark.lane for each in epochs for mark in each.marks)))
+    return replace(view, epochs=tuple(epochs), lanes=tuple(lanes))
 
 
-def _with_events(epoch: Epoch, lines: Sequence[Mapping[str, Any]]) -> Epoch:
+def _with_events(
+    epoch: Epoch, lines: Sequence[Mapping[str, Any]], floor: float | None, *, is_down: bool
+) -> Epoch:
     late = _late(epoch)
     done = [line for line in lines if line["kind"] in _COMMITS and line.get("outcome") in _DONE]
     told = {(line["sink"], line["transaction"]): line for line in reversed(done)}  # of several, the first
@@ -50,11 +60,12 @@ def _with_events(epoch: Epoch, lines: Sequence[Mapping[str, Any]]) -> Epoch:
         if line["kind"] == "slot.begun":
             begun[line["sink"], int(line["slot"])].append(float(line["t"]) + late)
     marks = [_commit(mark, epoch, told.get((mark.sink, mark.transaction)), late) for mark in epoch.marks]
-    return replace(
+    found = replace(
         epoch,
         marks=(*marks, *_swept(lines, late)),
         bars=tuple(_begun(bar, begun) for bar in epoch.bars),
     )
+    return with_tries(found, lines, late=late, floor=floor, is_down=is_down)
 
 
 def _commit(mark: Mark, epoch: Epoch, told: Mapping[str, Any] | None, late: float) -> Mark:

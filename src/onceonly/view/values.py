@@ -53,6 +53,8 @@ class What(enum.StrEnum):
     CUT = "run cut off"
     BY_HAND = "by hand"
     FOLDED = "folded epoch"
+    HEARD = "heard of"
+    """Told by the event log alone, of a try that no decision came of."""
 
 
 class Work(enum.StrEnum):
@@ -64,6 +66,7 @@ class Work(enum.StrEnum):
     DOUBT = "in doubt since the decision"
     """Until it is settled, or until the process that finished what another one had decided."""
     FOLDED = "folded: one line of history"
+    UNHEARD = "begun, and nothing more was heard of it"
 
 
 class Level(enum.StrEnum):
@@ -86,7 +89,8 @@ class Mark:
     """One step. ``at`` is None where no clock was noted; ``place`` is where it is drawn: never before the step before.
 
     ``skewed`` says that its clock contradicts the log's order. ``told`` is a sentence without its full stop. ``file``
-    is below the checkpoint. ``slot`` and ``sink`` are of votes and of what became of their transactions.
+    is below the checkpoint. ``slot`` and ``sink`` are of votes and of what became of their transactions, ``plan`` names
+    the plan by which a link or a vote came, ``size`` how many bytes of Arrow the rows of a vote were.
     """
 
     what: What
@@ -101,8 +105,10 @@ class Mark:
     sink: str = ""
     slot: int | None = None
     rows: int | None = None
+    size: int | None = None
     checksum: str = ""
     transaction: str = ""
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
