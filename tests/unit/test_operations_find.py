@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,37 @@ def test_a_folder_above_one_checkpoint_stands_for_it_and_above_several_does_not(
     assert "leads to 2 checkpoints, and this is for one" in several.stdout + several.stderr
     none = typed(tmp_path / "nowhere")
     assert f"there is no folder {tmp_path / 'nowhere'}" in none.stdout + none.stderr
+
+
+@pytest.mark.parametrize("command", ["report --out -", "watch --once", "ui --no-browser"])
+def test_a_checkpoint_is_found_however_a_newcomer_writes_it_and_what_is_none_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    query = QueryCoordinator(tmp_path / "cp")
+    query.complete(0)
+    (query.path / "state").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    if not command.startswith("ui"):  # which would serve until Ctrl-C
+        for path in (
+            f"{query.path}/",
+            f"file:{query.path}",
+            f"file://{query.path}/",
+            "cp",
+            "./cp/",
+            "cp/onceonly",
+        ):
+            found = run(*command.split(), path)
+            assert (found.returncode, query.query in found.stdout) == (0, True), path
+    for path, words, step in (
+        ("cp/state", "no checkpoint in", f"name {query.path}\n"),
+        (str(query.path / "offsets"), f"it is in the checkpoint {query.path} itself", f"name {query.path}\n"),
+        ("file", "file is a file, and no folder", "name a checkpointLocation"),
+        ("cp ", "there is no folder", "name a checkpointLocation"),
+    ):
+        refused = run(*command.split(), path)
+        said = re.sub(r"\s+", " ", refused.stderr)
+        assert (refused.returncode, words in said, step.strip() in said) == (64, True, True), said
 
 
 def test_a_folder_with_neither_and_no_folder_are_said_so(tmp_path: Path) -> None:

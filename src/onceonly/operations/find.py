@@ -141,9 +141,8 @@ def find(location: str) -> Found:
     root = _root(address_of(location))
     folder = folder_of(root)
     if folder is not None and not folder.is_dir():
-        raise ConfigurationError(
-            f"there is no folder {folder}", next_step="name a checkpointLocation, or a folder above several"
-        )
+        what = f"{folder} is a file, and no folder" if folder.exists() else f"there is no folder {folder}"
+        raise ConfigurationError(what, next_step="name a checkpointLocation, or a folder above several")
     checkpoints: list[Checkpoint] = []
     problems: list[Problem] = []
     candidates = list(search(root))
@@ -154,10 +153,13 @@ def find(location: str) -> Found:
         else:
             checkpoints.append(found)
     if not checkpoints and not problems:
+        around = _around(folder) if folder is not None else None
         raise ConfigurationError(
-            f"there is no checkpoint in {root.shown}, nor in the {DEPTH_MAX} levels of folders below it",
-            next_step="name the folder that the query has as its checkpointLocation",
-        )
+            f"there is no checkpoint in {root.shown}, nor in the {DEPTH_MAX} levels of folders below it"
+            + (f"; it is in the checkpoint {around} itself" if around is not None else ""),
+            next_step=f"name {around}" if around is not None
+            else "name the folder that the query has as its checkpointLocation",
+        )  # fmt: skip
     return Found(tuple(checkpoints), tuple(problems))
 
 
@@ -236,6 +238,14 @@ def _root(place: Address) -> Address:
     if last != identity.FOLDER or not _is_log(place):
         return place
     return replace(place, path=above or ("/" if place.kind is Kind.FOLDER else ""))
+
+
+def _around(folder: Path) -> Path | None:
+    """Return the checkpoint that a folder is in, such as its ``offsets``; None where it is in none."""
+    return next(
+        (each for each in folder.absolute().parents if (each / identity.FOLDER / identity.NAME).exists()),
+        None,
+    )
 
 
 def _is_log(place: Address) -> bool:
