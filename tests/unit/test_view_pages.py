@@ -33,7 +33,7 @@ from onceonly.log.runs import RunFiles
 from onceonly.operations import look
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.offsets import Partition
-from onceonly.view import page, terminal
+from onceonly.view import page, tables, terminal
 from onceonly.view.epoch import epoch as epoch_picture
 from onceonly.view.exports import perfetto, shiviz
 from onceonly.view.multiples import multiples
@@ -344,6 +344,17 @@ def test_an_event_log_tells_when_a_slot_began_and_when_a_transaction_was_committ
     assert [mark.transaction for mark in epoch.marks if mark.what is What.SWEPT] == ["old"]
     writing = {bar.slot: bar.begin for bar in epoch.bars if bar.slot is not None}
     assert writing == {0: pytest.approx(bench.ZERO + 0.3), 1: bench.ZERO}
+
+
+def test_an_epoch_says_rows_and_bytes_of_each_slot_and_that_bytes_are_not_known() -> None:
+    votes = [bench.vote(0, 1, 0.4, rows=5), replace(bench.vote(0, 0, 0.9, rows=7), bytes=4321)]
+    voted = replace(bench.claim(0, 1), votes=(replace(bench.vote(0, 9, 0.2, rows=99), plan="p2"),))
+    chain = (voted, bench.decision(0, 3, votes, index=1))
+    [epoch] = view(bench.model(bench.told(*chain, settled=bench.receipt(0, 4, index=1)))).epochs
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", str(tables.slots(epoch)))
+    assert cells == ["box", "0", "7", "4,321", "box", "1", "5", "unknown"], "of what was decided alone"
+    assert str(tables.slots(epoch)) in str(page.detail(epoch))
+    assert not str(tables.slots(view(bench.model(bench.told(voted))).epochs[0]))
 
 
 def test_an_event_log_never_commits_what_the_log_has_in_doubt() -> None:

@@ -136,6 +136,7 @@ def detail(each: Epoch) -> Markup:
         tables.phases(each),
         _scroll(each.name, epoch_picture(each)),
         _scroll(f"Steps of {each.name}", tables.steps(each)),
+        _scroll(f"What each slot of {each.name} wrote", tables.slots(each)) if each.sinks else None,
         _scroll(f"What {each.name} read", tables.ranges(each)) if any(each.ranges) else None,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.view import shapes
 from onceonly.view.markup import Child, Markup, join, tag
-from onceonly.view.telling import few, moment, outcomes, since, took
+from onceonly.view.telling import UNKNOWN, few, moment, outcomes, since, took
 from onceonly.view.values import Epoch, View, What
 from onceonly.words import n
 
@@ -149,6 +149,27 @@ def phases(each: Epoch) -> Markup:
     said = ", ".join(f"{phase.name} {took(phase.seconds)}" for phase in each.phases)
     slow = f" {capital(each.slow)}." if each.slow else ""
     return tag("p", f"{capital(said)}.{slow}") if said else join()
+
+
+def slots(each: Epoch) -> Markup:
+    """Return the rows and bytes of each slot, as the votes that were decided have them."""
+    decided = {mark.record for mark in each.marks if mark.what is What.DECISION}
+    votes = [mark for mark in each.marks if mark.what is What.VOTE and mark.record in decided]
+    if not votes:
+        return join()
+    votes.sort(key=lambda mark: (mark.sink, mark.slot or 0))
+    lines: Iterator[list[Child]] = (
+        [
+            mark.sink,
+            mark.slot,
+            mark.rows,
+            UNKNOWN if mark.size is None and mark.rows else f"{mark.size or 0:,}",
+        ]
+        for mark in votes[:_STEPS_MAX]
+    )
+    heads = ("sink", "slot", "rows", "bytes, as Arrow held them")
+    found = table(f"What each slot of {each.name} wrote", heads, lines, right={1, 2, 3})
+    return join(found, _not_shown(len(votes) - _STEPS_MAX, "slot"))
 
 
 def ranges(each: Epoch) -> Markup:
