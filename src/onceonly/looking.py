@@ -80,9 +80,14 @@ def look(checkpoint: str | Path | object, *, epochs: int = EPOCHS) -> Look:
     return Look(seen(found, epochs=epochs), found)
 
 
-def seen(checkpoint: Checkpoint, *, epochs: int) -> View:
-    """Return the view of the newest epochs of a checkpoint, folded ones among them; the newest of all in full."""
+def seen(checkpoint: Checkpoint, *, epochs: int, runs: int | None = None) -> View:
+    """Return the view of the newest epochs of a checkpoint, folded ones among them; the newest of all in full.
+
+    ``runs`` is how many of the newest runs are read; fewer by default where each is a request to a store.
+    """
     model = reading.with_reports(checkpoint, reading.newest(checkpoint, limit=epochs, history=True))
+    if runs is not None:
+        model = reading.with_runs(checkpoint, model, runs)
     return story.view(_in_full(checkpoint, model))
 
 

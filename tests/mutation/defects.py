@@ -2202,6 +2202,15 @@ DEFECTS: Final = (
         tests=("tests/unit/test_view_pages.py::test_an_event_log_never_commits_what_the_log_has_in_doubt",),
     ),
     Defect(
+        name="living-try-drawn-as-cut-off",
+        group=DECISION,
+        what="A try that goes on, and may be decided, is drawn as cut off, and as if no decision came of it",
+        file="view/tries.py",
+        before="        is_over = of.closing is not None or is_down\n",
+        after="        is_over = True\n",
+        tests=("tests/unit/test_view_tries.py::test_a_try_is_said_to_be_over_only_where_it_is",),
+    ),
+    Defect(
         name="torn-barrier-left-to-spark",
         group=RECOVERY,
         what="What a power loss has torn of an undecided barrier is left for Spark, which then never starts",

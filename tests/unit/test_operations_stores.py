@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit import ui_bench
 from tests.unit.disk_bench import COLUMNS, World
 from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, run
 from tests.unit.s3_double import BUCKET, Fault, S3Double
@@ -398,3 +399,27 @@ def test_a_report_reads_once_what_is_of_the_whole_checkpoint(
     assert [bool(each.ranges) for each in view.epochs] == [True] * 3
     asked = [name for _, name in double.requests if "/runs/" in name or name.endswith("sources.json")]
     assert len(asked) == 2
+
+
+def test_earlier_runs_are_counted_and_read_for_whoever_asks(
+    double: S3Double, coordinator: QueryCoordinator, tmp_path: Path
+) -> None:
+    address = at_home(double, coordinator, "a")
+    for number in range(13):
+        RunFiles(log_store(address)).put(
+            Run(run=f"r{number}", began=Stamp(at=f"2026-03-01T12:00:{number:02}.000Z", host="h", pid=7))
+        )
+    with ui_bench.serve([open_checkpoint(address)]) as page:
+        newest = page.get(f"/{QUERY}/now").text
+        assert "3 earlier runs are not read here, as each is a request to the store" in newest
+        assert f'href="/{QUERY}/now?runs=100"' in newest
+        assert ("run r12 began" in newest, "run r2 began" in newest) == (True, False)
+        whole = page.get(f"/{QUERY}/now?runs=100").text
+        assert ("run r0 began" in whole, "not read here" in whole) == (True, False)
+        assert "1 earlier run is not read here" in page.get(f"/{QUERY}/now?runs=12").text
+        assert page.get(f"/{QUERY}/now?runs=many").status == 404
+    for given, seen_first in (((), False), (("--runs", "100"), True)):
+        out = tmp_path / "run.html"
+        assert run("report", address, "--out", out, *given).returncode in {0, 1}
+        told = out.read_text(encoding="utf-8")
+        assert ("run r0 began" in told, "onceonly report --runs 100" in told) == (seen_first, not seen_first)

@@ -33,8 +33,19 @@ EXPORTS = ("perfetto", "shiviz")
     show_default=True,
     help="How many of the newest epochs.",
 )
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 100),
+    help="How many of the newest runs; by default 10 on a store, else 100.",
+)
 def report(
-    path: str, *, out: Path | None, exports: tuple[tuple[str, Path], ...], events: Path | None, limit: int
+    path: str,
+    *,
+    out: Path | None,
+    exports: tuple[tuple[str, Path], ...],
+    events: Path | None,
+    limit: int,
+    runs: int | None,
 ) -> int:
     """Write a report of a checkpoint: how it stands, its time line, figures, and its epochs, in one HTML file.
 
@@ -54,7 +65,7 @@ def report(
     twice = next((file for number, file in enumerate(files) if file in files[:number]), None)
     if twice is not None:
         raise ConfigurationError(f"{twice} was named twice", next_step="name a file for each of them")
-    view = seen(the_one(path), epochs=limit)
+    view = seen(the_one(path), epochs=limit, runs=runs)
     lines = trace.of_query(view, event_log.read(events)) if events is not None else []
     if events is not None and not lines:
         shared.tell(f"no line of {events} is of the query {view.query}: the event log adds nothing")

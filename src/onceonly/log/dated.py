@@ -32,10 +32,13 @@ class DatedFiles(Generic[T]):
 
         From a store, where each file waits long, several at the same time.
         """
-        found = background.spread(
-            "onceonly-read", self._read, self._names()[:limit], threads_max=self._store.abreast
-        )
-        return [value for value in found if value is not None]
+        return self.newest_and_left(limit)[0]
+
+    def newest_and_left(self, limit: int) -> tuple[list[T], int]:
+        """Read as ``newest``, and say how many older ones there are besides."""
+        names = self._names()
+        found = background.spread("onceonly-read", self._read, names[:limit], threads_max=self._store.abreast)
+        return [value for value in found if value is not None], len(names[limit:])
 
     def _read(self, name: str) -> T | None:
         try:

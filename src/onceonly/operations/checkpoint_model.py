@@ -89,8 +89,8 @@ class CheckpointModel:
 
     ``is_left`` says of one that is at home elsewhere that its query was restored there from a savepoint.
     ``sources`` is what the newest start found out of its sources; ``known`` how many epochs there are, and ``sizes``
-    how much room it takes, both None where nobody counted. ``open_outside`` is what targets have open that no link
-    names, by sink and name, None where nobody asked.
+    how much room it takes, both None where nobody counted. ``runs_left`` is how many older runs are kept and were not
+    read. ``open_outside`` is what targets have open that no link names, by sink and name, None where nobody asked.
     """
 
     path: str
@@ -102,6 +102,7 @@ class CheckpointModel:
     is_left: bool = False
     sources: Known | None = None
     runs: tuple[DriversRun, ...] = ()
+    runs_left: int = 0
     actions: tuple[Action, ...] = ()
     known: int | None = None
     epochs: tuple[EpochModel, ...] = ()

@@ -111,6 +111,12 @@ def with_reports(checkpoint: Checkpoint, model: CheckpointModel) -> CheckpointMo
     return replace(model, epochs=tuple(epochs))
 
 
+def with_runs(checkpoint: Checkpoint, model: CheckpointModel, limit: int) -> CheckpointModel:
+    """Read more runs, at most so many of those that are kept; from a store, where each is a request."""
+    runs, left = _runs(checkpoint, limit)
+    return replace(model, runs=runs, runs_left=left) if len(runs) > len(model.runs) else model
+
+
 def unsettled(checkpoint: Checkpoint, *, everything: bool = False) -> CheckpointModel:
     """Read the epochs whose transactions are not all known to be committed; with ``everything``, all with details."""
     found: list[EpochModel] = []
@@ -178,6 +184,7 @@ def _model(
     found = tuple(epochs)
     # Asked when all is read: of a log that has vanished meanwhile, no epoch would be left, and nothing in doubt.
     moved = checkpoint.moved
+    runs, left = _runs(checkpoint)
     return CheckpointModel(
         path=checkpoint.path,
         address=checkpoint.address,
@@ -187,7 +194,8 @@ def _model(
         is_left=moved is not None and checkpoint.was_restored,
         run=run,
         sources=checkpoint.sources,
-        runs=_runs(checkpoint),
+        runs=runs,
+        runs_left=left,
         actions=_actions(checkpoint),
         known=known,
         epochs=found,
@@ -268,13 +276,14 @@ def _read(checkpoint: Checkpoint, epochs: Sequence[int]) -> Iterator[_Read]:
         yield from background.spread("onceonly-look", read, block, threads_max=at_once)
 
 
-def _runs(checkpoint: Checkpoint) -> tuple[Run, ...]:
-    """Return the newest runs; they are for people only, so nobody misses what cannot be read."""
+def _runs(checkpoint: Checkpoint, limit: int | None = None) -> tuple[tuple[Run, ...], int]:
+    """Return the newest runs, and how many more there are; for people only, so nobody misses what cannot be read."""
+    limit = limit or (_RUNS_MAX if checkpoint.folder is None else KEEP)
     try:
-        limit = _RUNS_MAX if checkpoint.folder is None else KEEP
-        return tuple(RunFiles(checkpoint.folder or checkpoint.store).newest(limit))
+        runs, left = RunFiles(checkpoint.folder or checkpoint.store).newest_and_left(limit)
+        return tuple(runs), left
     except OnceonlyError:
-        return ()
+        return (), 0
 
 
 def _actions(checkpoint: Checkpoint) -> tuple[Action, ...]:

@@ -12,11 +12,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from onceonly.errors import ConfigurationError, OnceonlyError
+from onceonly.log.dated import KEEP
 from onceonly.ui import records
 from onceonly.ui.pages import Pages, sheet
 from onceonly.ui.roster import Roster
-
 from onceonly.ui.traces import Traces
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -67,7 +68,7 @@ class _Answers:
                 Route("/icon.svg", lambda _: _file("icon.svg", "image/svg+xml")),
                 Route("/events", self._all_events),
                 Route("/{key}/events", self._events),
-                Route("/{key}/now", self._page(lambda of, _: pages.now(of))),
+                Route("/{key}/now", self._page(lambda of, asked: pages.now(of, _runs(asked)))),
                 Route(
                     "/{key}/timeline", self._page(lambda of, asked: pages.timeline(of, _number(asked, "to")))
                 ),
@@ -144,6 +145,16 @@ def _stream(events: AsyncIterator[str]) -> Response:
 
 def _file(name: str, media_type: str) -> Response:
     return Response((_STATIC / name).read_bytes(), media_type=media_type)
+
+
+def _runs(request: Request) -> int | None:
+    """Return how many runs are asked for, as far as any are kept; None where it is not said."""
+    text = request.query_params.get("runs", "").strip()
+    if not text:
+        return None
+    if not re.fullmatch("[0-9]{1,9}", text) or not int(text):
+        raise ConfigurationError(f"{text!r} is no number of runs", next_step=f"write it as runs={KEEP}")
+    return min(int(text), KEEP)
 
 
 def _number(request: Request, name: str) -> int | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from onceonly.errors import OnceonlyError
+from onceonly.log.dated import KEEP
 from onceonly.operations import explain
 from onceonly.options import without_secrets
 from onceonly.ports.standing import Standing, Stands
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from onceonly.operations.checkpoint_model import CheckpointModel
     from onceonly.ui.records import Position
     from onceonly.ui.roster import Roster
-    from onceonly.ui.watcher import Watcher
     from onceonly.ui.traces import Traces
+    from onceonly.ui.watcher import Watcher
     from onceonly.view.markup import Child
     from onceonly.view.values import Epoch, View
 
@@ -94,8 +95,8 @@ class Pages:
     def __init__(self, roster: Roster, *, base: str, traces: Traces) -> None:
         self._roster = roster
         self._base = base
-
         self._traces = traces
+
     def overview(self) -> str:
         """Return the list of queries, each with how it stands; those that wait for somebody stand first."""
         heads = ("query", "where", "run", "how it stands")
@@ -104,16 +105,17 @@ class Pages:
         table = tables.table(n(len(found), "query"), heads, [line for _, line in found])
         return self._fill("overview", "All queries", stream=f"{self._base}/events", table=table)
 
-    def now(self, watcher: Watcher) -> str:
-        """Return how it stands: the verdict, the newest epochs, what has come into the log."""
-        model = watcher.model()
+    def now(self, watcher: Watcher, runs: int | None = None) -> str:
+        """Return how it stands: the verdict, the newest epochs, what has come into the log; so many ``runs``."""
+        model = watcher.model() if runs is None else watcher.with_runs(runs)
         place = self._place(watcher, model)
         told = records.after(model.epochs[:_RECORDS_MAX], records.START)[: -_RECORDS_MAX - 1 : -1]
         return self._fill(
             "now", "Now", place,
             verdict=tables.verdict(place.view.verdict),
             epochs=tables.epochs(reversed(place.view.epochs), href=self._href(watcher), caption="The newest epochs"),
-            happenings=tables.happenings(place.view), records=told, records_max=_RECORDS_MAX,
+            happenings=tables.happenings(place.view, earlier=f"{place.home}/now?runs={KEEP}"),
+            records=told, records_max=_RECORDS_MAX,
         )  # fmt: skip
 
     def timeline(self, watcher: Watcher, to: int | None) -> str:

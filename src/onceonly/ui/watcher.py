@@ -112,6 +112,12 @@ class Watcher:
         """Return a window with what Spark has reported of its epochs, which is read for whoever asks."""
         return look.with_reports(self.checkpoint, self.window(first, last))
 
+    def with_runs(self, limit: int) -> CheckpointModel:
+        """Return the newest epochs with more of the runs before, which are read for whoever asks."""
+        model = self.model()
+        with self._lock:
+            return look.with_runs(self.checkpoint, model, limit) if model.runs_left else model
+
     def since(self, position: Position | None) -> list[Record] | None:
         """Return what has come into the log since a position, oldest first; nothing where none is given.
 

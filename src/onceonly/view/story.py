@@ -50,6 +50,7 @@ def view(model: CheckpointModel) -> View:
         left_out=tuple(_left_out(model, epochs)),
         skew=clock.told,
         name=model.name,
+        runs_left=model.runs_left,
     )
 
 

@@ -212,12 +212,27 @@ def _decided(each: Epoch, mark: Mark) -> float | None:
     )
 
 
-def happenings(found: View) -> Markup:
-    """Return what happened beside the epochs: runs that began, ended or were cut off, and what was done by hand."""
+def happenings(found: View, *, earlier: str | None = None) -> Markup:
+    """Return what happened beside the epochs: runs that began, ended or were cut off, and what was done by hand.
+
+    ``earlier`` is the address of a page that has the runs, too, which this one leaves out.
+    """
     if not found.marks:
         return tag("p", "The log tells of no run: an older onceonly, or none has begun yet.")
     lines = ([mark.what, _at(mark.at), mark.told, mark.by] for mark in reversed(found.marks))
-    return table("Runs, and what was done by hand; newest first", ("what", "when", "told", "by"), lines)
+    heads = ("what", "when", "told", "by")
+    return join(
+        table("Runs, and what was done by hand; newest first", heads, lines), _earlier(found, earlier)
+    )
+
+
+def _earlier(found: View, href: str | None) -> Markup | None:
+    """Say that older runs were not read, and how to see them."""
+    if not found.runs_left:
+        return None
+    more = f"{n(found.runs_left, 'earlier run is')} not read here, as each is a request to the store"
+    how = tag("a", "earlier runs", href=href) if href else "onceonly report --runs 100 shows them"
+    return tag("p", more, ": ", how, ".", class_="oo-note")
 
 
 def left_out(found: View) -> Markup:

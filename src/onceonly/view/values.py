@@ -221,7 +221,7 @@ class View:
     ``marks`` and ``bars`` are of no epoch: runs, and what operators did by hand. ``lanes`` are the driver, executors,
     and then each sink; ``known`` is how many epochs there are, None where nobody counted; ``left_out`` says in
     sentences what is there and is not drawn, ``skew`` what is wrong with whose clock, ``name`` what the query is
-    called.
+    called, ``runs_left`` how many older runs are kept and were not read.
     """
 
     query: str
@@ -239,6 +239,7 @@ class View:
     left_out: tuple[str, ...] = ()
     skew: tuple[str, ...] = ()
     name: str = ""
+    runs_left: int = 0
 
     @property
     def called(self) -> str:
