@@ -62,6 +62,18 @@ def test_one_that_cannot_be_read_stands_before_those_that_are_well(tmp_path: Pat
         assert str(b.path) in page.get("/").text
 
 
+def test_one_that_could_be_read_before_and_cannot_now_stands_before_those_that_are_well(
+    tmp_path: Path,
+) -> None:
+    a, b = (QueryCoordinator(tmp_path / name, query=name * 8) for name in "ab")
+    a.complete(0)
+    b.complete(0)
+    with ui_bench.serve([open_checkpoint(each.path) for each in (a, b)]) as page:
+        assert listed(page) == ["aaaaaaaa", "bbbbbbbb"]
+        shutil.rmtree(b.path)
+        assert until(lambda: listed(page) == ["bbbbbbbb", "aaaaaaaa"], WAIT_S)
+
+
 def test_a_checkpoint_that_is_made_later_below_a_watched_folder_appears(tmp_path: Path) -> None:
     first = QueryCoordinator(tmp_path / "jobs" / "a", query=A)
     first.complete(0)

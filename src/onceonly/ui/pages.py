@@ -199,7 +199,8 @@ class Pages:
             f"not new, as it cannot be read now ({without_secrets(trouble.what)}): " if trouble is not None else "",
             tag("strong", stands.level), f": {stands.safe}", f"; {stands.stuck}" if stands.stuck else "",
         )  # fmt: skip
-        return stands.level, [tag("a", found.called, href=href), found.path, found.run, said]
+        level = Level.UNKNOWN if trouble is not None and stands.level is not Level.STUCK else stands.level
+        return level, [tag("a", found.called, href=href), found.path, found.run, said]
 
     def _home(self, watcher: Watcher) -> str:
         return f"{self._base}/{watcher.key}"
