@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: textbook page-pictures size brokers clients matrix stores bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: textbook page-cost page-pictures size brokers clients matrix stores bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -125,8 +125,9 @@ docs: setup
 diagrams: setup
 	$(BIN)/python docs/diagrams/render.py
 
-# Takes the pictures of docs/how-to/page.md anew: a job under kills with an epoch in doubt at its end, its page, and
-# Chromium (Debian, Ubuntu: apt install chromium-headless-shell). Three minutes. Look at each before it is committed.
+# Takes the pictures of docs/how-to/page.md anew: a job under kills with an epoch in doubt at its end, its page, the list
+# of it and two others, one of which fails, and Chromium (Debian, Ubuntu: apt install chromium-headless-shell). Three
+# minutes on a quiet machine. Look at each before it is committed.
 page-pictures: setup
 	ONCEONLY_UI_PICTURES=docs/how-to/page ONCEONLY_UI_JOB=/tmp/data/rate ONCEONLY_UI_MINUTES=1 \
 	  $(BIN)/pytest tests/acceptance/test_ui_beside_a_job.py -k lost_or_told_twice

@@ -15,6 +15,7 @@ import statistics
 import sys
 import threading
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,14 @@ import psutil
 import pytest
 import ui_browser
 from harness import start
+from tests.unit.operator_bench import QueryCoordinator
 from tests.unit.test_ui_command import Browser, ui
 from tests.unit.ui_bench import events_of
 
 from benchmarks.processes import used_s
+from onceonly.events import stamp
+from onceonly.log.runs import Run as RecordedRun
+from onceonly.log.runs import RunFiles
 from onceonly.operations.find import open_checkpoint
 from onceonly.ui.pages import TABS
 
@@ -105,18 +110,43 @@ def in_the_log(checkpoint: Path) -> list[str]:
 
 
 def pictures(page: Page, home: str, folder: Path) -> None:
-    """Take the pictures of the docs: every page, and one by night; of few colours, so that they are small."""
-    from PIL import Image
-
+    """Take the pictures of the docs of one query: every page, and one by night."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, tab, scheme in [*((name, name, "light") for name, _ in TABS), ("dark", "timeline", "dark")]:
         page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
         page.goto(f"{home}/{tab}")
+        _take(page, folder / f"page-{name}.png")
+
+
+def pictures_of_several(page: Page, checkpoint: Path, others: Path, folder: Path) -> None:
+    """Take the pictures of the docs of several queries: the list, and one whose log is gone while it is looked at."""
+    made = {
+        name: QueryCoordinator(others / name, query=str(uuid.uuid4())) for name in ("invoices", "returns")
+    }
+    for name, each in made.items():
+        each.complete(*range(3))
+        RunFiles(each.path).put(RecordedRun(run=str(uuid.uuid4()), began=stamp(), name=name))
+    page.emulate_media(color_scheme="light")
+    with ui(checkpoint, *(each.path for each in made.values())) as (_, line):
+        page.goto(line)
+        front = page.url
+        page.goto(f"{front}{made['returns'].query}/now")
         page.locator("#live[data-state=on]").wait_for()
-        taken = Image.open(io.BytesIO(page.screenshot()))
-        taken.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE).save(
-            folder / f"page-{name}.png", optimize=True
-        )
+        shutil.move(made["returns"].path / "onceonly", others / "moved-away")
+        page.locator("#trouble .trouble").wait_for()
+        _take(page, folder / "page-failed.png")
+        page.goto(front)
+        _take(page, folder / "page-queries.png", height=400)
+
+
+def _take(page: Page, file: Path, *, height: int | None = None) -> None:
+    """Take a picture of what is seen, or of the upper part of it; of few colours, so that it is small."""
+    from PIL import Image
+
+    page.locator("#live[data-state=on]").wait_for()
+    taken = Image.open(io.BytesIO(page.screenshot()))
+    taken = taken.crop((0, 0, taken.width, height or taken.height))
+    taken.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE).save(file, optimize=True)
 
 
 def test_beside_a_job_under_kills_nothing_is_lost_or_told_twice(tmp_path: Path) -> None:
@@ -163,6 +193,7 @@ def test_beside_a_job_under_kills_nothing_is_lost_or_told_twice(tmp_path: Path) 
             if PICTURES:
                 _with_a_doubt(folder)
                 pictures(page, home, Path(PICTURES))
+                pictures_of_several(page, checkpoint, folder, Path(PICTURES))
     finally:
         run.kill_tree()
 
