@@ -133,6 +133,11 @@ page-pictures: setup
 	  $(BIN)/pytest tests/acceptance/test_ui_beside_a_job.py -k lost_or_told_twice
 	rm -rf /tmp/data/rate
 
+# Prints what an open page costs the driver, its executors and its JVM among it: in turns with and without one. It is
+# red above 1 % of a processor. With Chromium, on a machine with nothing else to do.
+page-cost: setup
+	$(BIN)/pytest -s tests/acceptance/test_ui_beside_a_job.py -k costs_the_driver
+
 # Records the textbook's runs anew, killed at each crash point, and draws what the docs show of them: half an hour or more.
 textbook: setup
 	$(BIN)/python -m onceonly_proof.textbook.record
