@@ -7,6 +7,7 @@ checkpoint is on another disk here, which forgets nothing.
 from __future__ import annotations
 
 import contextlib
+import stat
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -219,8 +220,6 @@ def all_cuts(world: World, most: int, begin: int = 0) -> list[Cut]:
     return [each for state in states[:most] for each in ends(state)]
 
 
-MAKING = 12
-"""Among so many operations a journal's own folders are made."""
 EVERY = pytest.param(10_000, marks=pytest.mark.long)
 
 
@@ -242,35 +241,34 @@ def short_life(world: World) -> None:
             writer.tidy(now=True)
 
 
-def next_life(world: World) -> None:
-    """Begin with the query, as beside a receiver that was killed: it may stand on what that one has put."""
-    with contextlib.suppress(UnavailableError), world.query() as query:
-        query.epoch()
+def next_life(world: World, begins: str) -> None:
+    """Live on with the query or with the receiver: either may stand on what a receiver has put that was killed."""
+    if begins == "query":
+        with contextlib.suppress(UnavailableError), world.query() as query:
+            query.epoch()
     with world.receiver() as writer:
         for each in "abcd":
             if each not in world.told:
                 world.take(writer, each)
 
 
-def wrong_after_kills(memory: Path, step: int) -> list[str]:
-    """Kill the first life at each ``step``-th operation, and live on until something else stands on what it left."""
+@pytest.mark.parametrize("begins", ["query", "receiver"])
+@pytest.mark.parametrize("where", ["names", pytest.param("everywhere", marks=pytest.mark.long)])
+def test_what_a_killed_process_left_is_durable_before_the_next_one_stands_on_it(
+    memory: Path, begins: str, where: str
+) -> None:
+    """Kill the first life, behind each new name or each operation, and cut the power where the next has got further."""
     first = worlds(memory, work=short_life)
     wrong: list[str] = []
-    count = len(first.recorder.ops)
-    for upto in sorted({*range(MAKING), *range(0, count + 1, step)}):
+    for upto, op in enumerate(first.recorder.ops, 1):
+        is_name = op.kind in {"link", "rename"} or (op.kind == "create" and stat.S_ISDIR(op.mode))
+        if where == "names" and not is_name:
+            continue
         world = left_by(first, upto, Keep("all"))
-        world.recorded(lambda world=world: next_life(world), first.recorder, upto)  # type: ignore[misc]
+        world.recorded(lambda world=world: next_life(world, begins), first.recorder, upto)  # type: ignore[misc]
         ats = {*world.told.values(), *(epoch.at for epoch in world.epochs), len(world.recorder.ops)}
         cuts = [Cut(at, Keep("nothing")) for at in sorted(ats) if at >= upto]
         wrong += [f"killed at {upto}, {each}" for each in wrong_after(world, cuts)]
-    return wrong
-
-
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
-def test_what_a_killed_process_left_is_durable_before_the_next_one_stands_on_it(
-    memory: Path, step: int
-) -> None:
-    wrong = wrong_after_kills(memory, step)
     assert not wrong, f"{len(wrong)}:\n" + "\n".join(wrong[:5])
 
 

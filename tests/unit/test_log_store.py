@@ -103,7 +103,11 @@ def test_folders_that_are_made_are_on_the_disk_before_anything_is_put_there(
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(LocalStore, "probe", lambda _self: None)
     LocalStore(tmp_path / "checkpoint" / "onceonly").prepare(["links/"])
-    assert synced == [tmp_path, tmp_path / "checkpoint", tmp_path / "checkpoint" / "onceonly"]
+    above = [tmp_path / "checkpoint", tmp_path, tmp_path.parent]
+    assert synced == [tmp_path, tmp_path / "checkpoint", tmp_path / "checkpoint" / "onceonly", *above]
+    synced.clear()
+    LocalStore(tmp_path / "checkpoint" / "onceonly").prepare(["links/"])
+    assert synced == above, "who made them may have been killed before they were durable"
 
 
 def test_of_many_threads_exactly_one_wins(store: LocalStore) -> None:

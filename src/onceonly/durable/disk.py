@@ -101,9 +101,13 @@ def above(folder: Path) -> list[Path]:
 
 
 def sync_above(folder: Path) -> None:
-    """Make the names on the way to a folder durable, whoever made it: a person, or a process that was killed then."""
+    """Make the names on the way to a folder durable, whoever made it: a person, or a process that was killed then.
+
+    Where a file system cannot sync a folder, that of the folder itself tells so.
+    """
     for each in above(folder):
-        sync(each)
+        with contextlib.suppress(OSError):
+            sync(each)
 
 
 def _end(path: Path, error: OSError) -> NoReturn:
