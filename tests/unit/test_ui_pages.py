@@ -272,6 +272,9 @@ def test_what_was_seen_stays_where_the_checkpoint_cannot_be_read_now(
     assert answer.status == 200
     assert "This is not new: the checkpoint cannot be read now." in answer.text
     assert "everything up to chk-1 is settled" in answer.text
+    assert "when it was last read, safe: everything" in Elements(answer.text).text
+    assert 'class="oo-verdict unknown"' in answer.text, "what is not known now is not drawn as safe"
+    assert "the next start goes on from here" not in answer.text
 
 
 def test_a_checkpoint_that_vanishes_while_it_is_watched_is_not_said_to_be_safe(

@@ -112,7 +112,7 @@ class Pages:
         told = records.after(model.epochs[:_RECORDS_MAX], records.START)[: -_RECORDS_MAX - 1 : -1]
         return self._fill(
             "now", "Now", place,
-            verdict=tables.verdict(place.view.verdict),
+            verdict=tables.verdict(place.view.verdict, is_old=bool(place.trouble)),
             epochs=tables.epochs(reversed(place.view.epochs), href=self._href(watcher), caption="The newest epochs"),
             happenings=tables.happenings(place.view, earlier=f"{place.home}/now?runs={KEEP}"),
             records=told, records_max=_RECORDS_MAX,
@@ -162,7 +162,7 @@ class Pages:
             explain.of_decided(whole[each.view.epoch], handle, nobody_asked) for each, handle in shown
         ]
         return self._fill(
-            "doubt", "In doubt", place, where=shlex.quote(place.view.path), verdict=tables.verdict(place.view.verdict),
+            "doubt", "In doubt", place, where=shlex.quote(place.view.path), verdict=tables.verdict(place.view.verdict, is_old=bool(place.trouble)),
             table=tables.in_doubt(place.view, href=self._href(watcher)),
             explained=explained, more=len(model.in_doubt) - len(shown),
         )  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from onceonly.view import shapes
 from onceonly.view.markup import Child, Markup, join, tag
 from onceonly.view.telling import UNKNOWN, few, moment, outcomes, since, took
-from onceonly.view.values import Epoch, View, What
+from onceonly.view.values import Epoch, Level, View, What
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -43,16 +44,26 @@ _MEANINGS: Final = {
 }
 
 
-def verdict(found: Verdict) -> Markup:
-    """Return how a checkpoint stands: what is safe, what is stuck and since when, who waits, what to type."""
+def verdict(found: Verdict, *, is_old: bool = False) -> Markup:
+    """Return how a checkpoint stands: what is safe, what is stuck and since when, who waits, what to type.
+
+    Where it cannot be read now, this is how it stood, and what to do is another thing.
+    """
+    if is_old:
+        found = replace(found, next_step="", command="")
     return tag(
         "div",
-        tag("p", tag("span", found.level, class_="oo-level"), f": {found.safe}."),
+        tag(
+            "p",
+            "when it was last read, " if is_old else None,
+            tag("span", found.level, class_="oo-level"),
+            f": {found.safe}.",
+        ),
         tag("p", capital(found.stuck), _since(found), ".") if found.stuck else None,
         tag("p", f"Waiting for it: {found.waits}.") if found.waits else None,
         tag("p", f"Next: {found.next_step}{':' if found.command else '.'}") if found.next_step else None,
         tag("pre", tag("code", found.command), tabindex="0") if found.command else None,
-        class_=f"oo-verdict {found.level}",
+        class_=f"oo-verdict {Level.UNKNOWN if is_old and found.level is not Level.STUCK else found.level}",
         role="status",
     )
 
