@@ -19,9 +19,11 @@ from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.model import AlreadyCommitted, Committed, RetryLater
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.wire import names
 from onceonly.sinks.kafka.wire.admin import TRANSACTION, Admin
 from onceonly.sinks.kafka.wire.answers import NotAnsweredError
 from onceonly.sinks.kafka.wire.client import Client
+from onceonly.sinks.kafka.wire.plain_client import PlainClient
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 from onceonly_proof.embedded.kafka_cluster import EmbeddedCluster
 
@@ -36,6 +38,7 @@ pytestmark = [
 World = Callable[[Path], AbstractContextManager[tuple[KafkaProxy, EmbeddedKafka, dict[str, str]]]]
 REPLACED_S = 15.0
 """A client that is stuck is replaced within so long."""
+WAYS = {"quick": Client, "plain": PlainClient}
 ENDED = {Committed(), AlreadyCommitted()}
 CANARY = "canary-password-91d2"
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -111,9 +114,29 @@ def shared(
         yield opened
 
 
-@pytest.mark.parametrize("after", [0, 1, 400], ids=["taken and silent", "one byte", "half way"])
+@pytest.fixture(params=["quick", "plain"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which client is taken: the one by kafka-python's public names only, where it is the plain way."""
+    found: str = request.param
+    if found == "plain":
+        monkeypatch.setattr(names, "missing", lambda: ("a name",))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("after", "way"),
+    [
+        pytest.param(0, "quick", id="taken and silent"),
+        pytest.param(1, "quick", id="one byte"),
+        pytest.param(400, "quick", id="half way"),
+        pytest.param(0, "plain", id="taken and silent, plain", marks=pytest.mark.long),
+        pytest.param(1, "plain", id="one byte, plain", marks=pytest.mark.long),
+        pytest.param(400, "plain", id="half way, plain", marks=pytest.mark.long),
+    ],
+    indirect=["way"],
+)
 def test_a_client_that_is_stuck_in_any_state_is_replaced(
-    shared: tuple[KafkaProxy, EmbeddedKafka, dict[str, str]], after: int
+    shared: tuple[KafkaProxy, EmbeddedKafka, dict[str, str]], after: int, way: str
 ) -> None:
     proxy, kafka, client = shared
     options = {
@@ -121,6 +144,7 @@ def test_a_client_that_is_stuck_in_any_state_is_replaced(
         **{f"kafka.{key}": each for key, each in client.items()},
     }
     query = Query(kafka, **options)
+    assert isinstance(query.sink._admin.client(), WAYS[way])
     handles = [query.prepare("a", slot=slot) for slot in range(2)]
     proxy.silence(after)
     try:
@@ -187,6 +211,8 @@ def test_one_silent_broker_holds_back_no_commit_of_the_others(monkeypatch: pytes
         assert time.monotonic() - began < REPLACED_S
 
 
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("way", ["quick", pytest.param("plain", marks=pytest.mark.long)], indirect=True)
 def test_where_all_addresses_have_moved_the_bootstrap_names_lead_on() -> None:
     """The names of the start stay, behind them is another address: the broker's old one takes nobody any more."""
     with KafkaProxy() as names, KafkaProxy() as old, KafkaProxy() as new:
@@ -240,6 +266,7 @@ def black_hole(host: str, port: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("hole", ["127.0.0.9", "::1"])
 def test_behind_an_address_that_is_a_black_hole_the_next_one_is_tried(
     hole: str, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch

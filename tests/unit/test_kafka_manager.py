@@ -294,10 +294,11 @@ def test_who_waits_for_his_turn_at_a_plain_client_was_not_left_without_an_answer
     _by(monkeypatch, clock)
 
     class Turn:
-        def __enter__(self) -> None:
+        def acquire(self, timeout: float) -> bool:
             clock.now += 9
+            return timeout > 9
 
-        def __exit__(self, *_: object) -> None:
+        def release(self) -> None:
             pass
 
     def refused(*_: object, **_more: object) -> None:
@@ -305,10 +306,78 @@ def test_who_waits_for_his_turn_at_a_plain_client_was_not_left_without_an_answer
 
     client = PlainClient.__new__(PlainClient)
     client._lock, client._silent_since, client._is_closed = cast("Any", Turn()), None, False
-    client._kafka = SimpleNamespace(send_and_receive=refused)
-    with pytest.raises(NotAnsweredError):
+    client._setup_s = 4.0
+    client._kafka = SimpleNamespace(
+        cluster=SimpleNamespace(broker_metadata=str), await_ready=refused, close=lambda _node: None
+    )
+    with pytest.raises(NotAnsweredError, match="refused"):
         client.send("request", 1)
     assert client.is_usable()
+
+
+def test_who_waits_for_others_at_a_plain_client_that_is_silent_does_not_wait_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    _by(monkeypatch, clock)
+    client = PlainClient.__new__(PlainClient)
+    client._silent_since, client._is_closed = clock.now - 8, False
+    assert not client.is_usable()
+    waited: list[float] = []
+
+    class Taken:
+        def acquire(self, timeout: float) -> bool:
+            waited.append(timeout)
+            return False
+
+    client._lock = cast("Any", Taken())
+    with pytest.raises(NotAnsweredError, match="others wait"):
+        client.send("request", 1)
+    clock.now += 100
+    with pytest.raises(NotAnsweredError, match="others wait"):
+        client.send("request", 1)
+    assert waited == [2.5, 1.0]
+
+
+def test_a_plain_client_learns_of_a_broker_that_has_joined_since_its_start() -> None:
+    known = {1: "one"}
+    asked: list[tuple[int, str]] = []
+
+    def answer(node: int, request: str, timeout_ms: float) -> str:
+        assert timeout_ms > 0
+        asked.append((node, request))
+        return request.upper()
+
+    client = PlainClient.__new__(PlainClient)
+    client._lock, client._silent_since, client._setup_s = threading.Lock(), None, 4.0
+    client._kafka = SimpleNamespace(
+        cluster=SimpleNamespace(
+            broker_metadata=known.get,
+            metadata_request=lambda: "metadata",
+            update_metadata=lambda found: known.setdefault(2, found),
+        ),
+        await_ready=lambda _node, timeout_ms: timeout_ms,
+        least_loaded_node=lambda bootstrap_fallback: 1 if bootstrap_fallback else None,
+        send_and_receive=answer,
+    )
+    assert [client.send("commit", node) for node in (2, 2, None)] == ["COMMIT"] * 3
+    assert asked == [(1, "metadata"), (2, "commit"), (2, "commit"), (1, "commit")]
+
+
+def test_a_plain_client_gives_up_a_connection_that_does_not_come_up() -> None:
+    client = PlainClient.__new__(PlainClient)
+    client._lock, client._silent_since, client._setup_s = threading.Lock(), None, 4.0
+    closed: list[int] = []
+
+    def not_ready(node: int, timeout_ms: int) -> None:
+        raise KafkaConnectionError(f"node {node} is not ready after {timeout_ms} ms")
+
+    client._kafka = SimpleNamespace(
+        cluster=SimpleNamespace(broker_metadata=str), await_ready=not_ready, close=closed.append
+    )
+    with pytest.raises(NotAnsweredError, match=r"node 7 is not ready after (3999|4000) ms"):
+        client.send("request", 7)
+    assert closed == [7], "the next request would wait for it again"
 
 
 def test_a_client_whose_brokers_answer_with_an_error_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:

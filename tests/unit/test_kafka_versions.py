@@ -71,7 +71,12 @@ def plain(request: Any, node: int) -> Any:  # noqa: ANN401  kafka-python is unty
 
     client = PlainClient.__new__(PlainClient)
     client._lock = threading.Lock()
-    client._silent_since, client._kafka = None, SimpleNamespace(send_and_receive=send_and_receive)
+    client._silent_since, client._setup_s = None, 4.0
+    client._kafka = SimpleNamespace(
+        cluster=SimpleNamespace(broker_metadata=SPEAKS.get),
+        await_ready=lambda *_, **_more: None,
+        send_and_receive=send_and_receive,
+    )
     return client._ask(request, node, 5.0)
 
 

@@ -2,11 +2,16 @@
 
 It does what ``client.Client`` does, one request after the other, in the thread that asks: slower for many commits, and
 as safe. Driver and executors.
+
+kafka-python's own start waits for ever for a TLS handshake; it is not called. Each connection is waited for here, and
+closed where it does not come up, so that no later request waits for the same one.
 """
 
 from __future__ import annotations
 
 import copy
+import random
+import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,13 +19,20 @@ from typing import TYPE_CHECKING, Any
 from onceonly import background
 from onceonly.sinks.kafka.wire.answers import NotAnsweredError, judged, refuse_forbidden
 from onceonly.sinks.kafka.wire.coordinators import Coordinators
-from onceonly.sinks.kafka.wire.settings import CONNECT_S, REQUEST_S, settings
+from onceonly.sinks.kafka.wire.settings import CONNECT_S, REQUEST_S, limits, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
 
     from onceonly.sinks.kafka.options import KafkaOptions
+
+# As of ``client.Client``: all silence is of one length, whoever has to wait for it.
+_ANSWER_S = 10.5
+_ANSWER_S_MIN = 1.0
+_PAUSE_S = 0.05
+# How often an address that drops what comes is tried again (Linux): it has 3 s at most, then comes the next one.
+_SYNCNT = 1
 
 
 class PlainClient(Coordinators):
@@ -33,10 +45,14 @@ class PlainClient(Coordinators):
         super().__init__()
         self._lock = threading.Lock()
         self._is_closed = False
-        self._kafka = KafkaNetClient(**settings(options))
+        bounds = limits(options)
+        self._setup_s = bounds["socket_connection_setup_timeout_ms"] / 1000
+        if hasattr(socket, "TCP_SYNCNT"):
+            bounds["socket_options"].append((socket.IPPROTO_TCP, socket.TCP_SYNCNT, _SYNCNT))
+        self._kafka = KafkaNetClient(**settings(options), **bounds)
         try:
-            self._kafka.check_version(timeout_ms=int(CONNECT_S * 1000))
-        except (KafkaError, OSError) as error:
+            self._begin()
+        except (KafkaError, OSError, RuntimeError) as error:
             self._kafka.close()
             raise judged(error) from error
 
@@ -97,18 +113,66 @@ class PlainClient(Coordinators):
     def _ask(self, request: Any, node: int | None, timeout_s: float) -> Any:  # noqa: ANN401
         from kafka.errors import KafkaError
 
-        with self._lock:
+        asked = time.monotonic()
+        # Who asks after others were not answered does not begin to wait anew.
+        since = asked if self._silent_since is None else self._silent_since
+        until = min(asked + timeout_s, max(since + _ANSWER_S, asked + _ANSWER_S_MIN))
+        if not self._lock.acquire(timeout=until - asked):
+            raise NotAnsweredError("no answer: others wait for theirs")
+        try:
             began = time.monotonic()
+            until = max(until, began + _ANSWER_S_MIN)
             try:
-                if node is None:
-                    node = self._kafka.least_loaded_node(bootstrap_fallback=True)
+                if node is None or self._kafka.cluster.broker_metadata(node) is None:
+                    some = self._kafka.least_loaded_node(bootstrap_fallback=True)
+                    if node is not None:  # it has joined since the start
+                        self._learn(some, until)
+                    node = some if node is None else node
                 # A copy: the version of one broker is not kept for another, as in client.Client.
-                answer = self._kafka.send_and_receive(
-                    node, copy.copy(request), timeout_ms=int(timeout_s * 1000)
-                )
+                answer = self._reach(node, copy.copy(request), until)
             except (KafkaError, OSError, RuntimeError) as error:
                 if self._silent_since is None:
                     self._silent_since = began
                 raise judged(error) from error
             self._silent_since = None
             return answer
+        finally:
+            self._lock.release()
+
+    def _reach(self, node: Any, request: Any, until: float) -> Any:  # noqa: ANN401
+        """Send a request, once there is a connection; one that is not there in time is given up."""
+        from kafka.errors import KafkaError
+
+        try:
+            setup_s = min(self._setup_s, max(until - time.monotonic(), 0))
+            self._kafka.await_ready(node, timeout_ms=int(setup_s * 1000))
+            left_s = max(until - time.monotonic(), 0)
+            return self._kafka.send_and_receive(node, request, timeout_ms=int(left_s * 1000))
+        except (KafkaError, OSError, RuntimeError):
+            self._kafka.close(node)
+            raise
+
+    def _learn(self, node: Any, until: float) -> None:  # noqa: ANN401
+        """Ask a broker for all of them."""
+        cluster = self._kafka.cluster
+        cluster.update_metadata(self._reach(node, cluster.metadata_request(), until))
+
+    def _begin(self) -> None:
+        """Find a broker among the bootstrap servers, and ask it for the others."""
+        from kafka.errors import KafkaError
+
+        until = time.monotonic() + CONNECT_S
+        found: Exception | None = None
+        while found is None or time.monotonic() < until:
+            nodes = [each.node_id for each in self._kafka.cluster.bootstrap_brokers()]
+            for node in random.sample(nodes, len(nodes)):
+                try:
+                    self._learn(node, until)
+                except (KafkaError, OSError, RuntimeError) as error:
+                    found = error
+                else:
+                    # As kafka-python's own start: the broker has a name of its own by now.
+                    self._kafka.close(node)
+                    return
+            time.sleep(_PAUSE_S)
+        raise found
