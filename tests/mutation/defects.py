@@ -86,6 +86,7 @@ RECORDS: Final = "tests/unit/test_kafka_record_batches.py::"
 PERMISSIONS: Final = "tests/unit/test_kafka_permissions.py::"
 MANAGER: Final = "tests/unit/test_kafka_manager.py::"
 NAMES: Final = "tests/unit/test_kafka_names.py::"
+SILENT: Final = "tests/integration/test_kafka_silent.py::"
 LOGIN: Final = "tests/unit/test_kafka_login.py::"
 DELIVERY: Final = "tests/unit/test_kafka_delivery.py::"
 BROKER: Final = "tests/integration/test_kafka_sink.py::"
@@ -94,6 +95,7 @@ KINESIS: Final = "tests/unit/test_kinesis_sink.py::"
 SOCKET: Final = "tests/unit/test_socket_sink.py::"
 RABBITMQ_STREAM: Final = "tests/unit/test_rabbitmq_stream.py::"
 KINESIS_SOURCE: Final = "tests/unit/test_kinesis_source.py::"
+FILE_OPTIONS: Final = "tests/unit/test_files_options.py::"
 FILE_ROWS: Final = "tests/unit/test_files_rows.py::"
 FILE_TARGET: Final = "tests/unit/test_files_target.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
@@ -1482,7 +1484,28 @@ DEFECTS: Final = (
         file="sinks/kafka/wire/client.py",
         before="        return not self._is_lost()\n",
         after="        return True\n",
-        tests=(MANAGER + "test_a_client_that_nobody_has_answered_for_a_while_is_not_used_any_more",),
+        tests=(
+            MANAGER + "test_a_client_that_nobody_has_answered_for_a_while_is_not_used_any_more",
+            SILENT + "test_where_all_addresses_have_moved_the_bootstrap_names_lead_on[quick]",
+        ),
+    ),
+    Defect(
+        name="a-lost-plain-client-kept",
+        group=KAFKA,
+        what="A plain client all of whose addresses are of long ago is kept",
+        file="sinks/kafka/wire/plain_client.py",
+        before="        return not self._is_closed and not self._is_lost()\n",
+        after="        return not self._is_closed\n",
+        tests=(MANAGER + "test_who_waits_for_others_at_a_plain_client_that_is_silent_does_not_wait_anew",),
+    ),
+    Defect(
+        name="a-stuck-connection-waited-for-again",
+        group=KAFKA,
+        what="The plain client keeps a connection that did not come up, and each later request waits for the same one",
+        file="sinks/kafka/wire/plain_client.py",
+        before="            self._kafka.close(node)\n            raise\n",
+        after="            raise\n",
+        tests=(MANAGER + "test_a_plain_client_gives_up_a_connection_that_does_not_come_up",),
     ),
     Defect(
         name="private-names-not-checked",
@@ -1996,6 +2019,85 @@ DEFECTS: Final = (
         before="        count = step if room is None else min(step, room())\n",
         after="        count = step\n",
         tests=("tests/unit/test_files_rows.py::test_no_file_has_more_rows_than_it_may",),
+    ),
+    Defect(
+        name="files-without-orc",
+        group=FILES,
+        what="ORC, which pyarrow writes, is refused",
+        file="sinks/files/options.py",
+        before='    "orc": ("zstd", "snappy", "zlib", "lz4", "none"),\n',
+        after="",
+        tests=(
+            FILE_OPTIONS + "test_extensions_are_sparks[given8-.zstd.orc]",
+            FILE_ROWS + "test_no_file_has_more_rows_than_it_may[1-orc]",
+        ),
+        says="'orc'",
+    ),
+    Defect(
+        name="parquet-without-lz4",
+        group=FILES,
+        what="A codec that pyarrow writes, and Spark reads, is refused",
+        file="sinks/files/options.py",
+        before='    "parquet": ("snappy", "gzip", "zstd", "lz4", "none"),\n',
+        after='    "parquet": ("snappy", "gzip", "zstd", "none"),\n',
+        tests=(FILE_OPTIONS + "test_extensions_are_sparks[given5-.lz4.parquet]",),
+        says="'lz4'",
+    ),
+    Defect(
+        name="avro-refused-like-a-slip",
+        group=FILES,
+        what="Avro is refused like a word mistyped: nobody learns that pyarrow cannot write it",
+        file="sinks/files/options.py",
+        before='    if text.lower() == "avro":\n',
+        after="    if False:\n",
+        tests=(FILE_OPTIONS + "test_wrong_options_are_refused_by_name",),
+        says="cannot write Avro",
+    ),
+    Defect(
+        name="an-option-of-sparks-guessed-at",
+        group=FILES,
+        what="An option that only Spark's file sinks have is taken for another one mistyped",
+        file="sinks/files/sink.py",
+        before="        refuse_sparks_own(options)\n",
+        after="",
+        tests=(FILE_OPTIONS + "test_an_option_that_only_sparks_sink_has_is_named_and_no_other_is_guessed",),
+    ),
+    Defect(
+        name="null-value-without-effect",
+        group=FILES,
+        what="nullValue is taken and has no effect",
+        file="sinks/files/formats/texts.py",
+        before='            null=values["nullValue"],\n',
+        after="",
+        tests=(FILE_OPTIONS + "test_readers_are_told_only_what_is_not_the_default",),
+    ),
+    Defect(
+        name="timestamp-format-without-effect",
+        group=FILES,
+        what="timestampFormat is taken and has no effect",
+        file="sinks/files/formats/texts.py",
+        before='            time=_pattern("timestampFormat", values, patterns.of_times),\n',
+        after="",
+        tests=(FILE_ROWS + "test_times_by_a_pattern_are_in_the_columns_zone",),
+    ),
+    Defect(
+        name="retention-without-effect",
+        group=FILES,
+        what="retention is taken and has no effect: no epoch is ever too old",
+        file="sinks/files/sink.py",
+        before="        if self._files.retention_s is not None:\n",
+        after="        if False:\n",
+        tests=(FILE_EXPIRY + "test_the_setting_of_the_sink_expires_beside_the_query",),
+    ),
+    Defect(
+        name="another-type-read-without-a-word",
+        group=FILES,
+        what="A column that was a number and is a text is read by the type of whichever epoch comes first",
+        file="sinks/files/manifests/reading.py",
+        before="            if types.setdefault(name, kind) != kind:\n",
+        after="            if types.setdefault(name, kind) is None:\n",
+        tests=("tests/unit/test_files_reading.py::test_without_rows_the_columns_are_those_of_all_layouts",),
+        says="DID NOT RAISE",
     ),
     Defect(
         name="completed-without-a-mark",
