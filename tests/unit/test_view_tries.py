@@ -172,3 +172,18 @@ def test_a_sweep_has_a_lane_where_no_sink_has_one_yet_and_many_slots_are_few_mar
     )
     assert What.HEARD in kinds(told)
     assert len(page.report(told)) < page.BYTES_MAX
+
+
+def test_a_secret_in_a_line_of_the_event_log_is_not_shown() -> None:
+    failed = {
+        **recorded()[5],
+        "kind": "slot.failed",
+        "error": "no answer of https://me:hunter2@db/x",
+        "plan": DEAD,
+    }
+    told = str(page.detail(drawn(claimed(), [*recorded()[:5], failed])))
+    assert ("slot.failed" not in told, "failed with no answer" in told, "hunter2" in told) == (
+        True,
+        True,
+        False,
+    )

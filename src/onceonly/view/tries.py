@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from onceonly.model import LinkKind
+from onceonly.options import without_secrets
 from onceonly.view.clock import between
 from onceonly.view.telling import moment
 from onceonly.view.values import DRIVER, EXECUTORS, Bar, Epoch, Mark, What, Work, lane_of
@@ -165,10 +166,11 @@ class _Told:
         at = float(line["t"])
         place, skewed = between(at + self._late, self._begin, self._end)
         rows = str(line.get("rows", ""))
+        by = " ".join(str(line[name]) for name in ("actor", "incarnation") if name in line)
         self.marks.append(
             Mark(
-                what=what, lane=lane, told=told, place=place, at=at, skewed=skewed, record=self._of.record,
-                by=" ".join(str(line[name]) for name in ("actor", "incarnation") if name in line), sink=sink, slot=slot,
+                what=what, lane=lane, told=without_secrets(told), place=place, at=at, skewed=skewed,
+                record=self._of.record, by=by, sink=sink, slot=slot,
                 rows=int(rows) if what is What.VOTE and rows.isdecimal() else None,
                 transaction=str(line.get("transaction", "")), plan=self._of.plan,
             )
