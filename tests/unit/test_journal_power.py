@@ -10,6 +10,7 @@ import contextlib
 import stat
 import tempfile
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -265,7 +266,7 @@ def test_what_a_killed_process_left_is_durable_before_the_next_one_stands_on_it(
         if where == "names" and not is_name:
             continue
         world = left_by(first, upto, Keep("all"))
-        world.recorded(lambda world=world: next_life(world, begins), first.recorder, upto)  # type: ignore[misc]
+        world.recorded(partial(next_life, world, begins), first.recorder, upto)
         ats = {*world.told.values(), *(epoch.at for epoch in world.epochs), len(world.recorder.ops)}
         cuts = [Cut(at, Keep("nothing")) for at in sorted(ats) if at >= upto]
         wrong += [f"killed at {upto}, {each}" for each in wrong_after(world, cuts)]
