@@ -443,7 +443,7 @@ def test_what_a_lost_query_has_prepared_in_a_bucket_is_found(bench: InBucket) ->
     handle = bench.prepared(rows(1), epoch=3)
     (found,) = bench.sink().hanging()
     assert (found.transaction, found.query, found.sink) == (handle.transaction, bench.query, "files")
-    assert "chk-3 of the sink files, written and perhaps decided" in found.told
+    assert "chk-3 of the sink files, written, and perhaps decided" in found.told
     unique = handle.transaction.rpartition("-")[2]
     assert f"ending the uploads whose keys have -{unique}- in them" in found.if_lost
     bench.sink().commit(handle)
