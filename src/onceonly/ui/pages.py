@@ -162,7 +162,8 @@ class Pages:
             explain.of_decided(whole[each.view.epoch], handle, nobody_asked) for each, handle in shown
         ]
         return self._fill(
-            "doubt", "In doubt", place, where=shlex.quote(place.view.path), verdict=tables.verdict(place.view.verdict, is_old=bool(place.trouble)),
+            "doubt", "In doubt", place, where=shlex.quote(place.view.path),
+            verdict=tables.verdict(place.view.verdict, is_old=bool(place.trouble)),
             table=tables.in_doubt(place.view, href=self._href(watcher)),
             explained=explained, more=len(model.in_doubt) - len(shown),
         )  # fmt: skip
