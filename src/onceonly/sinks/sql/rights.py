@@ -20,7 +20,7 @@ def lacking(db: Any, sql: Dialect) -> tuple[list[str], list[str]]:  # noqa: ANN4
         if table is None:
             continue  # who cannot see it cannot be told from who has lost it, and another question tells of that
         columns = [each.name for each in table.columns]
-        wanted = _BOOKS
+        wanted: tuple[str, ...] = _BOOKS
         if name == options.table:
             # Where each column is one of the key, no row is ever changed.
             changes = [each for each in columns if each not in options.key]
