@@ -327,7 +327,7 @@ def test_two_who_change_the_books_at_a_time_take_nothing_from_each_other(bench: 
 
 
 def _origin(bench: Bench, epoch: int) -> Origin:
-    return Origin.of(bench.context(epoch))
+    return Origin.of(bench.context(epoch), chosen=False)
 
 
 # --- columns ----------------------------------------------------------------------------------------------------

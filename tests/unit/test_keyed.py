@@ -102,6 +102,19 @@ def batch(
     )
 
 
+def keys_put(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list of the keys that are put into the target from now on."""
+    found: list[str] = []
+    put = KeyedDouble.put
+
+    def noted(self: KeyedDouble, rows: KeyedRows, version: int) -> Any:  # noqa: ANN401  as ``put`` gives
+        found.extend(rows.keys)
+        return put(self, rows, version)
+
+    monkeypatch.setattr(KeyedDouble, "put", noted)
+    return found
+
+
 def voted(sink: Sink, attempt: object, rows: pa.RecordBatch) -> None:
     """Write rows, prepare and rehearse them, as before a decision."""
     sink.write(attempt, rows)
@@ -139,7 +152,7 @@ def test_a_version_whose_parts_are_used_up_is_refused_and_never_wraps(part: str)
 
 
 def test_an_origin_travels_with_staged_rows(bench: Bench) -> None:
-    origin = Origin.of(bench.context(epoch=7, index=3, early=True))
+    origin = Origin.of(bench.context(epoch=7, index=3, early=True), chosen=True)
     assert Origin.read(origin.marked(batch(("k", "v"))).schema) == origin
 
 
@@ -395,17 +408,25 @@ def test_of_a_keys_rows_in_a_slot_only_the_newest_is_applied(
         sink.write(attempt, batch(("a", f"v{at}", at), (f"b{at}", "x", at)))
     handle = sink.pre_commit(attempt)
     assert handle is not None
-    applied: list[str] = []
-    put = KeyedDouble.put
-
-    def noted(self: KeyedDouble, rows: KeyedRows, version: int) -> Any:  # noqa: ANN401  as ``put`` gives
-        applied.extend(row[1] for row in zip(rows.keys, rows.rows.column("value").to_pylist(), strict=True))
-        return put(self, rows, version)
-
-    monkeypatch.setattr(KeyedDouble, "put", noted)
+    applied = keys_put(monkeypatch)
     assert sink.commit(handle) == Committed()
     # Some stores keep the greater of two values with one version, and not the later one.
-    assert applied == ["x", "x", "v3", "x"]
+    assert applied == ["b1", "b2", "a", "b3"]
+    assert bench.seen()["a"] == "v3"
+
+
+def test_what_a_sequence_chose_is_applied_by_a_start_that_has_none(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = bench.sink(sequence="at")
+    attempt = first.begin_transaction(bench.context())
+    for at in (1, 2, 3):
+        first.write(attempt, batch(("a", f"v{at}", at)))
+    handle = first.pre_commit(attempt)
+    assert handle is not None
+    applied = keys_put(monkeypatch)
+    assert bench.sink().commit(handle) == Committed()
+    assert (applied, bench.seen()) == (["a"], {"a": "v3"})
 
 
 @pytest.mark.parametrize("early", [False, True])

@@ -26,7 +26,7 @@ class KeyedAttempt:
 
     def __init__(self, context: WriteContext, columns: Columns, staged: StagedAttempt | None) -> None:
         self.context = context
-        self.origin = Origin.of(context)
+        self.origin = Origin.of(context, chosen=columns.sequence is not None)
         self.choice = Choice(columns)
         self.is_staged = staged is not None
         self._staged = staged

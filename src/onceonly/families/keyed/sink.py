@@ -290,7 +290,7 @@ class KeyedSink(StagedSink):
 
     def _put_all(self, staged: StagedRows, life: str) -> Origin:
         """Put what one attempt has staged, one row of a key; what is there already changes nothing. Driver."""
-        last = self._last(staged) if self.columns.sequence is not None else {}
+        last = self._last(staged)
         origin: Origin | None = None
         for number, batch in enumerate(staged.batches()):
             origin = Origin.read(batch.schema)
@@ -333,11 +333,13 @@ class KeyedSink(StagedSink):
     def _last(self, staged: StagedRows) -> dict[str, int]:
         """Return of each key in which batch its last row is: the only one that counts, as all have one version.
 
-        Of rows that are in the target already, none.
+        Of rows that are in the target already, none, nor where no sequence chose among them: their keys are there once.
         """
         found: dict[str, int] = {}
         for number, batch in enumerate(staged.batches()):
-            if Origin.read(batch.schema).early:
+            origin = Origin.read(batch.schema)
+            chosen = self.columns.sequence is not None if origin.chosen is None else origin.chosen
+            if origin.early or not chosen:
                 break
             found.update(dict.fromkeys(batch.column(KEY).to_pylist(), number))
         return found

@@ -31,7 +31,9 @@ class Origin:
     """Where the rows of one attempt come from. It travels with what is staged of them.
 
     ``early`` says that they are in the target already, and only their keys are staged. ``life`` is that of the target
-    when they came there, and may be empty; see ``KeyedSink.life``.
+    when they came there, and may be empty; see ``KeyedSink.life``. ``chosen`` says whether a sequence chose among rows of
+    one key, so that several batches may have it: the options of who applies them may be other ones. None for those of an
+    older version.
     """
 
     query: str
@@ -40,9 +42,10 @@ class Origin:
     version: int
     early: bool = False
     life: str = ""
+    chosen: bool | None = None
 
     @classmethod
-    def of(cls, context: WriteContext) -> Origin:
+    def of(cls, context: WriteContext, *, chosen: bool) -> Origin:
         """Return that of an attempt. Executor. Raises ``ConfigurationError`` where the versions are used up."""
         generation = context.facts.get(GENERATION)
         if not isinstance(generation, int):
@@ -56,6 +59,7 @@ class Origin:
             epoch=context.epoch,
             version=version_of(generation=generation, epoch=context.epoch, index=context.index),
             early=context.early,
+            chosen=chosen,
         )
 
     @classmethod
@@ -70,6 +74,7 @@ class Origin:
             version=int(texts["version"]),
             early=texts["early"] == "True",
             life=texts["life"],
+            chosen={"True": True, "False": False}.get(texts["chosen"]),
         )
 
     def marked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
