@@ -145,8 +145,8 @@ def _take(page: Page, file: Path, *, height: int | None = None) -> None:
 
     page.locator("#live[data-state=on]").wait_for()
     taken = Image.open(io.BytesIO(page.screenshot()))
-    taken = taken.crop((0, 0, taken.width, height or taken.height))
-    taken.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE).save(file, optimize=True)
+    shown = taken.crop((0, 0, taken.width, height or taken.height))
+    shown.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE).save(file, optimize=True)
 
 
 def test_beside_a_job_under_kills_nothing_is_lost_or_told_twice(tmp_path: Path) -> None:

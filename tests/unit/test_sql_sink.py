@@ -106,7 +106,10 @@ def test_what_was_decided_is_applied_by_the_options_by_which_it_was_staged(
     some = rows(id=[1, 2], name=["new", None], n=[3, 4], op=["u", "d"])
     older = rows(id=[1], name=["old"], n=[2], op=["c"])
     facts = bench.check(some, **own)
-    handles = [bench.stage(each, facts, slot=slot, **own)[0] for slot, each in enumerate((some, older))]
+    handles = [
+        bench.stage(each, facts, slot=slot, key="id", sequence="n", op="op")[0]
+        for slot, each in enumerate((some, older))
+    ]
     bench.sink(**own).rehearse(handles, facts)
     assert set(bench.sink(**{**own, **later}).commit_many(handles)) == {Committed()}
     assert bench.run("SELECT id, name FROM t") == [(1, "new")]

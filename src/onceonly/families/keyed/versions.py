@@ -31,9 +31,9 @@ class Origin:
     """Where the rows of one attempt come from. It travels with what is staged of them.
 
     ``early`` says that they are in the target already, and only their keys are staged. ``life`` is that of the target
-    when they came there, and may be empty; see ``KeyedSink.life``. ``chosen`` says whether a sequence chose among rows of
-    one key, so that several batches may have it: the options of who applies them may be other ones. None for those of an
-    older version.
+    when they came there, and may be empty; see ``KeyedSink.life``. ``chosen`` says whether a sequence chose among rows
+    of one key, so that several batches may have it: who applies them may have other options. None for those of an older
+    version.
     """
 
     query: str
