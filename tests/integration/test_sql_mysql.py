@@ -310,9 +310,9 @@ def test_an_epoch_of_letters_that_every_charset_has_is_not_written_twice(
     asked: list[bool] = []
     apply = Target.apply
 
-    def noted(self: Target, *some: Any, keep: bool = True) -> None:  # noqa: ANN401  as it is given
+    def noted(self: Target, *some: Any, keep: bool = True, **more: Any) -> None:  # noqa: ANN401  as it is given
         asked.append(keep)
-        apply(self, *some, keep=keep)
+        apply(self, *some, keep=keep, **more)
 
     monkeypatch.setattr(Target, "apply", noted)
     bench.epoch(rows(id=[1, 2], name=["a", "~\t\\"]))

@@ -109,15 +109,16 @@ def test_what_a_killed_process_has_named_is_durable_before_another_one_stands_on
     memory: Path, kinds: tuple[str, ...]
 ) -> None:
     """Kill the first lives just behind each new name, live on, and forget what was not synced by the end of that."""
-    world = SparksWorld(memory / "world")
+    place = memory / f"killed-{kinds[0]}"
+    world = SparksWorld(place / "world")
 
     def live() -> None:
         with Recorder(world.folder) as recorder:
             world.history()
-        recorder.save(memory / "recording")
+        recorder.save(place / "recording")
 
     assert in_child(live, calls=()).status == 0
-    base, ops = recording.load(memory / "recording")
+    base, ops = recording.load(place / "recording")
     wrong: list[str] = []
     for upto, op in enumerate(ops, 1):
         kind = op.kind if op.kind != "create" else "folder" if stat.S_ISDIR(op.mode) else "file"
@@ -129,11 +130,11 @@ def test_what_a_killed_process_has_named_is_durable_before_another_one_stands_on
         def go_on(upto: int = upto, again: SparksWorld = again) -> None:
             with Recorder(again.folder, (base, ops[:upto])) as recorder:
                 again.settle()
-            recorder.save(memory / "again")
+            recorder.save(place / "again")
 
         ends = [in_child(go_on, calls=())]
         again.last += 1
-        write_tree(cut(*recording.load(memory / "again"), Keep("nothing")), world.folder)
+        write_tree(cut(*recording.load(place / "again"), Keep("nothing")), world.folder)
         ends.append(in_child(again.settle, calls=()))
         again.last += 1
         try:
