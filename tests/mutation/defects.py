@@ -1289,6 +1289,35 @@ DEFECTS: Final = (
     ),
     # ---------------------------------------------------------------------------------------------- Kafka
     Defect(
+        name="kafka-too-few-brokers-not-told",
+        group=KAFKA,
+        what="A cluster that can never make the topics of transactions is waited for, as one that does not answer",
+        file="sinks/kafka/checks/target.py",
+        before="if name in absent and needed > len(answer.brokers):",
+        after="if name in absent and needed > len(answer.brokers) + 2:",
+        tests=(
+            "tests/unit/test_kafka_causes.py::test_a_cluster_that_can_never_have_transactions_is_told_its_setting",
+        ),
+    ),
+    Defect(
+        name="kafka-jaas-line-with-its-quotes",
+        group=KAFKA,
+        what="What a JAAS line masks is taken as it stands, so that the broker is given another password",
+        file="sinks/kafka/wire/jaas.py",
+        before="""value = pair[4] if quoted is None else re.sub(r"\\\\(.)", r"\\1", quoted)""",
+        after="value = pair[4] if quoted is None else quoted",
+        tests=("tests/unit/test_kafka_login.py::test_a_line_of_user_and_password_is_read",),
+    ),
+    Defect(
+        name="kafka-jaas-token-endpoint-lost",
+        group=KAFKA,
+        what="A JAAS line of OAUTHBEARER gives a provider without where its tokens come from",
+        file="sinks/kafka/wire/jaas.py",
+        before="return {}, logins.CLIENT_CREDENTIALS, {**oauth, **found, **extensions}",
+        after="return {}, logins.CLIENT_CREDENTIALS, {**found, **extensions}",
+        tests=("tests/unit/test_kafka_login.py::test_a_line_for_a_token_endpoint_is_read",),
+    ),
+    Defect(
         name="second-transaction-on-a-producer",
         group=KAFKA,
         what="A producer carries a second transaction on one producer id and epoch",
