@@ -32,6 +32,7 @@ from onceonly.families.keyed import KeyedRows, Origin
 from onceonly.families.keyed.options import Columns
 from onceonly.families.keyed.rows import key_texts, larger
 from onceonly.families.keyed.versions import version_of
+from onceonly.families.staged.files import FileRows
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
 from onceonly.ports import QueryContext, Refused, WriteContext
 from onceonly.settings.registry import build, settings_of
@@ -413,6 +414,23 @@ def test_of_a_keys_rows_in_a_slot_only_the_newest_is_applied(
     # Some stores keep the greater of two values with one version, and not the later one.
     assert applied == ["b1", "b2", "a", "b3"]
     assert bench.seen()["a"] == "v3"
+
+
+def test_what_no_sequence_chose_is_read_once_to_be_applied(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = bench.staged(("a", "1"), ("b", "2"))
+    reads: list[str] = []
+    batches = FileRows.batches
+
+    def noted(self: FileRows) -> Any:  # noqa: ANN401  as ``batches`` gives
+        reads.append(self.name)
+        return batches(self)
+
+    monkeypatch.setattr(FileRows, "batches", noted)
+    assert bench.sink().commit(handle) == Committed()
+    # From a store, each time is a whole object.
+    assert reads == [handle.transaction]
 
 
 def test_what_a_sequence_chose_is_applied_by_a_start_that_has_none(

@@ -290,10 +290,12 @@ class KeyedSink(StagedSink):
 
     def _put_all(self, staged: StagedRows, life: str) -> Origin:
         """Put what one attempt has staged, one row of a key; what is there already changes nothing. Driver."""
-        last = self._last(staged)
+        last: dict[str, int] = {}
         origin: Origin | None = None
         for number, batch in enumerate(staged.batches()):
             origin = Origin.read(batch.schema)
+            if not number:
+                last = self._last(staged, origin)
             if origin.early:  # as all of the attempt
                 if origin.life == life:
                     break
@@ -330,17 +332,17 @@ class KeyedSink(StagedSink):
                 goes_on=self.options[behind.OPTION] == behind.GO_ON,
             )
 
-    def _last(self, staged: StagedRows) -> dict[str, int]:
+    def _last(self, staged: StagedRows, origin: Origin) -> dict[str, int]:
         """Return of each key in which batch its last row is: the only one that counts, as all have one version.
 
-        Of rows that are in the target already, none, nor where no sequence chose among them: their keys are there once.
+        Of rows that are in the target already, none, nor where no sequence chose among them: their keys are there once,
+        and nothing is read for it.
         """
+        chosen = self.columns.sequence is not None if origin.chosen is None else origin.chosen
         found: dict[str, int] = {}
+        if origin.early or not chosen:
+            return found
         for number, batch in enumerate(staged.batches()):
-            origin = Origin.read(batch.schema)
-            chosen = self.columns.sequence is not None if origin.chosen is None else origin.chosen
-            if origin.early or not chosen:
-                break
             found.update(dict.fromkeys(batch.column(KEY).to_pylist(), number))
         return found
 
