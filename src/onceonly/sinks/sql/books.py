@@ -16,11 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import InDoubtError, UnavailableError
+from onceonly.ports.standing import Hanging
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from onceonly.sinks.sql.dialects.dialect import Dialect
+    from onceonly.sinks.sql.options import SqlOptions
 
 EPOCHS_KEPT = 100
 BATCH = "batch-"
@@ -172,3 +175,15 @@ def _parts(epochs: Mapping[str, int]) -> Iterator[list[tuple[str, int]]]:
     pairs = sorted(epochs.items())
     for first in range(0, len(pairs), _AT_ONCE):
         yield pairs[first : first + _AT_ONCE]
+
+
+def remembered(owner: tuple[str, str], handles: int, newest: int | None, options: SqlOptions) -> Hanging:
+    """Tell what the books have of a query's sink, as ``Books.owners`` counts it, and how they forget it. Pure."""
+    (query, sink), books = owner, ".".join(options.books)
+    last = "none of them applied" if newest is None else f"the newest that is applied of chk-{newest}"
+    return Hanging(
+        query=query, sink=sink, is_open=False,
+        told=f"{books} in {options.url} has {n(handles, 'handle')} of the sink {sink}, {last}: nothing of it is open",
+        if_lost=f"DELETE FROM {books} WHERE query = '{query}' AND sink = '{sink}' makes the books forget it; nobody is "
+        "warned then who reads its rows again",
+    )  # fmt: skip

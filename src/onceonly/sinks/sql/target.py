@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families import behind
-from onceonly.ports.standing import Hanging, Held
-from onceonly.sinks.sql.books import BATCH, KEY, Books
+from onceonly.ports.standing import Held
+from onceonly.sinks.sql.books import BATCH, KEY, Books, remembered
 from onceonly.sinks.sql.dialects import dialect_of
 from onceonly.sinks.sql.keeping import require_kept, require_noted, require_written
 from onceonly.sinks.sql.reading import Sum, unread
@@ -18,7 +18,6 @@ from onceonly.sinks.sql.refusals import is_doubtful, refused
 from onceonly.sinks.sql.rights import lacking
 from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped, told_apart, twice
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, match
-from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from onceonly.errors import OnceonlyError
     from onceonly.families.staged import StagedRows
+    from onceonly.ports.standing import Hanging
     from onceonly.sinks.sql.options import Meaning, SqlOptions
 
 
@@ -58,7 +58,7 @@ class Target:
             if self._sql.describe(db, self.options.books) is None:
                 return []
             owners = Books.owners(db, self._sql)
-        return [_remembered(owner, *counts, self.options) for owner, counts in owners.items()]
+        return [remembered(owner, *counts, self.options) for owner, counts in owners.items()]
 
     def found(self) -> Table | None:
         """Return what the table is like now; None where it is not there."""
@@ -378,17 +378,6 @@ class Target:
                 sql.run(db, sql.unstage())
         if not found.key and not self.options.trusts:
             require_written(written, given, found)
-
-
-def _remembered(owner: tuple[str, str], handles: int, newest: int | None, options: SqlOptions) -> Hanging:
-    (query, sink), books = owner, ".".join(options.books)
-    last = "none of them applied" if newest is None else f"the newest that is applied of chk-{newest}"
-    return Hanging(
-        query=query, sink=sink, is_open=False,
-        told=f"{books} in {options.url} has {n(handles, 'handle')} of the sink {sink}, {last}: nothing of it is open",
-        if_lost=f"DELETE FROM {books} WHERE query = '{query}' AND sink = '{sink}' makes the books forget it; nobody is "
-        "warned then who reads its rows again",
-    )  # fmt: skip
 
 
 def _require_taken(batch: pa.RecordBatch, found: Match) -> None:
