@@ -83,3 +83,14 @@ def test_what_a_sink_finds_of_others_is_told_with_what_it_blocks(
     shown = capsys.readouterr().out
     assert "without a name" in shown
     assert "a tool" in shown
+
+
+def test_what_could_not_be_looked_at_of_a_query_here_is_not_said_to_be_open(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box: Any = importlib.import_module("operator_bench")  # as the command imports it
+    unseen = Hanging(told="this user may not list /x", query=coordinator.query, is_open=False)
+    monkeypatch.setattr(box.BoxSink, "hanging", lambda _self: [unseen])
+    status, (only,) = found(coordinator, capsys)
+    assert (status, only["command"]) == (0, None)
+    assert only["told"].endswith("whose checkpoint is here: ask as the user that its job runs as")

@@ -76,7 +76,9 @@ _OWN = "open in the target, and no link names it: the query's next start aborts 
 
 def _hung(sink: str, item: Hanging, owner: Checkpoint | None, *, has_sink: bool) -> Hung:
     told, command = item.told, item.command
-    if owner is not None and (has_sink or not item.sink):
+    if owner is not None and not item.is_open and not item.sink:
+        told = f"{told}, of the query {item.query}, whose checkpoint is here: ask as the user that its job runs as"
+    elif owner is not None and (has_sink or not item.sink):
         told, command = (
             f"{told}; no link names it: the query's next start aborts it",
             look.abort_by_hand(owner, item.transaction),
