@@ -93,9 +93,10 @@ class Traces:
         self._count += 1
         while self._count > LINES_MAX:
             most = max(self._kept, key=lambda each: len(self._kept[each]))
-            first = min(self._kept[most])
-            self._count -= len(self._kept[most].pop(first))
-            self._oldest[most] = first + 1
+            # Several at a time: to look for the oldest at each line takes minutes where a log is long.
+            for first in sorted(self._kept[most])[: max(1, len(self._kept[most]) // 10)]:
+                self._count -= len(self._kept[most].pop(first))
+                self._oldest[most] = first + 1
 
 
 def _parsed(lines: list[bytes]) -> Iterator[dict[str, Any]]:
