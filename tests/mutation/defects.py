@@ -3146,7 +3146,7 @@ DEFECTS: Final = (
         name="hanging-alarmed-by-books",
         group=STAGED,
         what="That the books remember another query, of which nothing is open, is told as an anomaly",
-        file="sinks/sql/target.py",
+        file="sinks/sql/books.py",
         before="query=query, sink=sink, is_open=False,",
         after="query=query, sink=sink, is_open=True,",
         tests=(LOST + "test_the_books_remember_a_lost_query_and_that_is_no_anomaly",),
