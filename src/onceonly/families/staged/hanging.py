@@ -57,7 +57,7 @@ def _told(home: Address, context: QueryContext, found: Leftover) -> Hanging:
         query=context.query,
         sink=context.sink,
         told=f"chk-{found.epoch} of the sink {context.sink}, staged and perhaps decided: it waits in {address.shown}"
-        f"{since}, and the target's books do not have it",
+        f"{since}, and the books of this target do not have it; a sink with another target may have it there",
         blocks="nothing: what is staged holds no lock in the target",
         if_lost=f"{remove} does; its rows are gone then",
     )
