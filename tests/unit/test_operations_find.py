@@ -160,6 +160,21 @@ def test_a_folder_with_neither_and_no_folder_are_said_so(tmp_path: Path) -> None
             find(str(path))
 
 
+def test_a_folder_above_that_may_not_be_seen_is_no_reason_to_break_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = Path.exists
+
+    def forbidding(self: Path) -> bool:
+        if self.name == "identity.json" and self.parents[1] in tmp_path.parents:
+            raise PermissionError(13, "Permission denied", str(self))
+        return exists(self)
+
+    monkeypatch.setattr(Path, "exists", forbidding)
+    with pytest.raises(ConfigurationError, match="no checkpoint in"):
+        find(str(tmp_path))
+
+
 def test_a_log_of_a_newer_format_a_gap_and_a_lost_identity_are_named(tmp_path: Path) -> None:
     coordinator = QueryCoordinator(tmp_path / "cp")
     coordinator.complete(0, 1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -241,11 +242,9 @@ def _root(place: Address) -> Address:
 
 
 def _around(folder: Path) -> Path | None:
-    """Return the checkpoint that a folder is in, such as its ``offsets``; None where it is in none."""
-    return next(
-        (each for each in folder.absolute().parents if (each / identity.FOLDER / identity.NAME).exists()),
-        None,
-    )
+    """Return the checkpoint that a folder is in, such as its ``offsets``; None where it is in none that can be seen."""
+    logs = ((each, each / identity.FOLDER / identity.NAME) for each in folder.absolute().parents)
+    return next((each for each, log in logs if os.path.exists(log)), None)  # noqa: PTH110  Path's raises PermissionError
 
 
 def _is_log(place: Address) -> bool:
