@@ -85,9 +85,8 @@ def seen(checkpoint: Checkpoint, *, epochs: int, runs: int | None = None) -> Vie
 
     ``runs`` is how many of the newest runs are read; fewer by default where each is a request to a store.
     """
-    model = reading.with_reports(checkpoint, reading.newest(checkpoint, limit=epochs, history=True))
-    if runs is not None:
-        model = reading.with_runs(checkpoint, model, runs)
+    model = reading.newest(checkpoint, limit=epochs, history=True, runs=runs)
+    model = reading.with_reports(checkpoint, model)
     return story.view(_in_full(checkpoint, model))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
-import subprocess
 import time
 import uuid
 from functools import partial
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from certificates import certificate
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -291,19 +290,13 @@ def test_a_password_works_and_shows_nowhere(
 
 
 def test_tls_with_client_certificates(tmp_path: Path) -> None:
-    openssl = shutil.which("openssl")
-    assert openssl is not None, "this test needs openssl"
-    key, certificate, both = tmp_path / "key.pem", tmp_path / "certificate.pem", tmp_path / "both.pem"
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    both.write_text(key.read_text() + certificate.read_text())
+    made, key = certificate(tmp_path, names="IP:127.0.0.1,DNS:localhost")
+    both = tmp_path / "both.pem"
+    both.write_text(key.read_text() + made.read_text())
     client = {
         "security.protocol": "SSL",
-        "ssl.ca.location": str(certificate),
-        "ssl.certificate.location": str(certificate),
+        "ssl.ca.location": str(made),
+        "ssl.certificate.location": str(made),
         "ssl.key.location": str(key),
     }
     with EmbeddedKafka(
@@ -312,7 +305,7 @@ def test_tls_with_client_certificates(tmp_path: Path) -> None:
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(both),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(certificate),
+            "ssl.truststore.location": str(made),
             "ssl.client.auth": "required",
         },
         client_properties=client,
@@ -324,7 +317,7 @@ def test_tls_with_client_certificates(tmp_path: Path) -> None:
         java = {
             "kafka.security.protocol": "SSL",
             "kafka.ssl.truststore.type": "PEM",
-            "kafka.ssl.truststore.location": str(certificate),
+            "kafka.ssl.truststore.location": str(made),
             "kafka.ssl.keystore.type": "PEM",
             "kafka.ssl.keystore.location": str(both),
         }

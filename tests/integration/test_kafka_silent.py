@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from certificates import certificate
 from kafka.protocol.metadata import MetadataRequest
 from tiny_kafka import NODE, TinyKafka
 
@@ -88,15 +87,8 @@ def test_a_start_at_a_peer_that_is_silent_ends_in_time_whatever_it_is_silent_at(
     assert {case: took_s for case, (took_s, _) in ended.items() if took_s >= REPLACED_S} == {}
 
 
-def certificate(folder: Path) -> tuple[ssl.SSLContext, dict[str, str]]:
-    openssl = shutil.which("openssl")
-    assert openssl is not None, "this test needs openssl"
-    key, found = folder / "key.pem", folder / "certificate.pem"
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", found],
-        check=True, capture_output=True,
-    )  # fmt: skip
+def tls(folder: Path) -> tuple[ssl.SSLContext, dict[str, str]]:
+    found, key = certificate(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(found, key)
     return context, {"kafka.security.protocol": "SSL", "kafka.ssl.ca.location": str(found)}
@@ -107,7 +99,7 @@ def certificate(folder: Path) -> tuple[ssl.SSLContext, dict[str, str]]:
 def test_a_plain_client_whose_broker_falls_silent_is_replaced_by_one_that_works(
     tmp_path: Path, *, is_tls: bool
 ) -> None:
-    context, more = certificate(tmp_path) if is_tls else (None, {})
+    context, more = tls(tmp_path) if is_tls else (None, {})
     with TinyKafka(tls=context) as peer:
         admin = Admin(options(peer.address, **more))
         assert ask(admin).cluster_id == "tiny"

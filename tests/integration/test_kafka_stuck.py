@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from certificates import certificate
 from kafka_proxy import KafkaProxy
 from kafka_query import PROPERTIES, Query, wait_for
 
@@ -77,16 +76,10 @@ def by_login(_folder: Path) -> Iterator[tuple[KafkaProxy, EmbeddedKafka, dict[st
 
 @contextlib.contextmanager
 def by_tls(folder: Path) -> Iterator[tuple[KafkaProxy, EmbeddedKafka, dict[str, str]]]:
-    openssl = shutil.which("openssl")
-    assert openssl is not None, "this test needs openssl"
-    key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    both.write_text(key.read_text() + certificate.read_text())
-    client = {"security.protocol": "SSL", "ssl.ca.location": str(certificate)}
+    made, key = certificate(folder, names="IP:127.0.0.1,DNS:localhost")
+    both = folder / "both.pem"
+    both.write_text(key.read_text() + made.read_text())
+    client = {"security.protocol": "SSL", "ssl.ca.location": str(made)}
     with KafkaProxy(is_opaque=True) as proxy:
         kafka = EmbeddedKafka(
             properties={
@@ -96,7 +89,7 @@ def by_tls(folder: Path) -> Iterator[tuple[KafkaProxy, EmbeddedKafka, dict[str, 
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.location": str(both),
                 "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": str(certificate),
+                "ssl.truststore.location": str(made),
             },
             client_properties=client,
         )

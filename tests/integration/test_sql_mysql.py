@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.sql_bench import Bench, rows
+from tests.unit.sql_bench import Bench, require_told_of_staged_and_remembered, rows
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost
@@ -77,13 +77,7 @@ def test_a_row_replaces_the_one_with_its_key_and_others_stay(bench: Bench, way: 
 
 def test_what_is_staged_by_whom_and_whom_the_books_remember_is_told(bench: Bench) -> None:
     bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(200))")
-    some = rows(id=[1], name=["a"])
-    bench.epoch(some, number=4)
-    handle, _ = bench.stage(some, bench.check(some), epoch=5)
-    waiting, remembered = bench.sink().hanging()
-    assert (waiting.transaction, waiting.query, waiting.is_open) == (handle.transaction, "q", True)
-    assert (remembered.query, remembered.sink, remembered.is_open) == ("q", "sql", False)
-    assert "has 1 handle of the sink sql, the newest that is applied of chk-4" in remembered.told
+    require_told_of_staged_and_remembered(bench)
 
 
 def test_a_value_that_no_packet_takes_is_found_before_the_decision(bench: Bench, way: None) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from certificates import certificate
 from sql_proxy import MYSQL, CommitProxy
 from tests.unit.sql_bench import Bench, rows
 
@@ -106,17 +105,10 @@ def test_books_that_were_emptied_stop_the_query_and_name_what_is_missing(bench: 
 
 
 def test_a_server_proves_who_it_is(tmp_path: Path) -> None:
-    openssl = shutil.which("openssl")
-    assert openssl is not None, "this test needs openssl"
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    made, key = certificate(tmp_path)
     settings = {
         "ssl": "ON",
-        "ssl-cert": str(certificate),
+        "ssl-cert": str(made),
         "ssl-key": str(key),
         "require-secure-transport": "ON",
     }
@@ -128,7 +120,7 @@ def test_a_server_proves_who_it_is(tmp_path: Path) -> None:
         # Of whoever has no authority that is known here, we take nothing.
         with pytest.raises(ConfigurationError, match="certificate"):
             bench.check(rows(id=[1]), url=f"{server.url}?ssl_disabled=false")
-        bench.epoch(rows(id=[1]), url=f"{server.url}?ssl_ca={certificate}")
+        bench.epoch(rows(id=[1]), url=f"{server.url}?ssl_ca={made}")
         assert bench.run("SELECT * FROM t") == [(1,)]
         bench.close()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from postgres_databases import BOOKS, ask, database
-from tests.unit.sql_bench import Bench, rows
+from tests.unit.sql_bench import Bench, require_told_of_staged_and_remembered, rows
 
 from onceonly.errors import (
     ConfigurationError,
@@ -71,13 +71,7 @@ def test_rows_are_added_replaced_and_deleted(bench: Bench) -> None:
 
 def test_what_is_staged_by_whom_and_whom_the_books_remember_is_told(bench: Bench) -> None:
     bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)")
-    some = rows(id=[1], name=["a"])
-    bench.epoch(some, number=4)
-    handle, _ = bench.stage(some, bench.check(some), epoch=5)
-    waiting, remembered = bench.sink().hanging()
-    assert (waiting.transaction, waiting.query, waiting.is_open) == (handle.transaction, "q", True)
-    assert (remembered.query, remembered.sink, remembered.is_open) == ("q", "sql", False)
-    assert "has 1 handle of the sink sql, the newest that is applied of chk-4" in remembered.told
+    require_told_of_staged_and_remembered(bench)
 
 
 # ---------------------------------------------------------------------------------------- rehearsals

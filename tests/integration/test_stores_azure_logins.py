@@ -8,9 +8,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import shutil
 import ssl
-import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 import pytest
+from certificates import certificate
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.stores import opened
@@ -78,40 +77,28 @@ def _handler(logins: Logins) -> type[BaseHTTPRequestHandler]:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    openssl = shutil.which("openssl")
-    assert openssl is not None, "this test needs openssl"
-    folder = tmp_path_factory.mktemp("tls")
-    made, key = folder / "certificate.pem", folder / "key.pem"
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE",
-         "-keyout", key, "-out", made],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return made, key
+def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return certificate(tmp_path_factory.mktemp("tls"), "basicConstraints=critical,CA:FALSE")
 
 
 @pytest.fixture(scope="module")
-def server(
-    tmp_path_factory: pytest.TempPathFactory, certificate: tuple[Path, Path]
-) -> Iterator[EmbeddedAzure]:
-    with EmbeddedAzure(tmp_path_factory.mktemp("azure"), tls=certificate) as found:
+def server(tmp_path_factory: pytest.TempPathFactory, tls: tuple[Path, Path]) -> Iterator[EmbeddedAzure]:
+    with EmbeddedAzure(tmp_path_factory.mktemp("azure"), tls=tls) as found:
         found.make_container(_CONTAINER)
         yield found
 
 
 @pytest.fixture(autouse=True)
-def trusted(certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+def trusted(tls: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tls[0]))
 
 
 @pytest.fixture(scope="module")
-def logins(certificate: tuple[Path, Path]) -> Iterator[Logins]:
+def logins(tls: tuple[Path, Path]) -> Iterator[Logins]:
     found = Logins()
     served = ThreadingHTTPServer(("127.0.0.1", 0), _handler(found))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
+    context.load_cert_chain(*tls)
     served.socket = context.wrap_socket(served.socket, server_side=True)
     thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

@@ -113,3 +113,14 @@ class Bench:
 def rows(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401
     """Make rows of arrays, or of what pyarrow makes arrays of."""
     return pa.RecordBatch.from_pydict(columns)
+
+
+def require_told_of_staged_and_remembered(bench: Bench) -> None:
+    """See that a sink tells what is staged, and whom its books remember; its table ``t`` has ``id`` and ``name``."""
+    some = rows(id=[1], name=["a"])
+    bench.epoch(some, number=4)
+    handle, _ = bench.stage(some, bench.check(some), epoch=5)
+    waiting, remembered = bench.sink().hanging()
+    assert (waiting.transaction, waiting.query, waiting.is_open) == (handle.transaction, "q", True)
+    assert (remembered.query, remembered.sink, remembered.is_open) == ("q", "sql", False)
+    assert "has 1 handle of the sink sql, the newest that is applied of chk-4" in remembered.told

@@ -423,3 +423,8 @@ def test_earlier_runs_are_counted_and_read_for_whoever_asks(
         assert run("report", address, "--out", out, *given).returncode in {0, 1}
         told = out.read_text(encoding="utf-8")
         assert ("run r0 began" in told, "onceonly report --runs 100" in told) == (seen_first, not seen_first)
+    before = sum("/runs/" in name and not name.endswith("/runs/") for _, name in double.requests)
+    assert run("report", address, "--out", out, "--runs", "2").returncode in {0, 1}
+    assert "11 earlier runs are not read here" in out.read_text(encoding="utf-8")
+    after = sum("/runs/" in name and not name.endswith("/runs/") for _, name in double.requests)
+    assert after - before == 2, "each is read once, and no other"

@@ -46,13 +46,18 @@ class _Read:
     receipt: Receipt | None = None
 
 
-def newest(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> CheckpointModel:
-    """Read the newest epochs, at most ``limit``; those that are folded with ``history``, or where more are wanted."""
+def newest(
+    checkpoint: Checkpoint, *, limit: int | None, history: bool, runs: int | None = None
+) -> CheckpointModel:
+    """Read the newest epochs, at most ``limit``; those that are folded with ``history``, or where more are wanted.
+
+    ``runs`` is how many of the newest runs are read; fewer by default where each is a request to a store.
+    """
     known, barrier = checkpoint.epochs, _barrier(checkpoint)
     count = len(known) + (barrier is not None and barrier not in known)
     history = history or (limit is not None and limit > count)
     found = itertools.islice(_newest(checkpoint, known, barrier, history=history, limit=limit), limit)
-    return _model(checkpoint, found, known=count)
+    return _model(checkpoint, found, known=count, runs_max=runs)
 
 
 def abort_by_hand(checkpoint: Checkpoint, transaction: str) -> str:
@@ -177,6 +182,7 @@ def _model(
     *,
     known: int | None = None,
     sizes: Sizes | None = None,
+    runs_max: int | None = None,
 ) -> CheckpointModel:
     run = checkpoint.run
     if run.alive:
@@ -184,7 +190,7 @@ def _model(
     found = tuple(epochs)
     # Asked when all is read: of a log that has vanished meanwhile, no epoch would be left, and nothing in doubt.
     moved = checkpoint.moved
-    runs, left = _runs(checkpoint)
+    runs, left = _runs(checkpoint, runs_max)
     return CheckpointModel(
         path=checkpoint.path,
         address=checkpoint.address,

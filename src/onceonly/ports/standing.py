@@ -55,6 +55,16 @@ class Hanging:
     if_lost: str = "its time-out ends it"
     is_open: bool = True
 
+    @classmethod
+    def unlisted(cls, query: str, folder: str) -> Hanging:
+        """Return what is told of a folder of a query that this user may not list."""
+        return cls(
+            query=query,
+            told=f"this user may not list {folder}",
+            if_lost=f"the owner of {folder} removes it",
+            is_open=False,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:

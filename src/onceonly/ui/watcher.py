@@ -115,8 +115,7 @@ class Watcher:
     def with_runs(self, limit: int) -> CheckpointModel:
         """Return the newest epochs with more of the runs before, which are read for whoever asks."""
         model = self.model()
-        with self._lock:
-            return look.with_runs(self.checkpoint, model, limit) if model.runs_left else model
+        return look.with_runs(self.checkpoint, model, limit) if model.runs_left else model
 
     def since(self, position: Position | None) -> list[Record] | None:
         """Return what has come into the log since a position, oldest first; nothing where none is given.

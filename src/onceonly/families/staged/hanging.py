@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from onceonly.ports import Leftover
     from onceonly.stores.address import Address
 
+BLOCKS = "nothing: what is staged holds no lock in the target"
+
 
 def staged(home: Address, recover: Callable[[QueryContext], Iterable[Leftover]]) -> list[Hanging]:
     """List what is staged below an address and not applied; ``recover`` lists that of one query's sink. Any process.
@@ -34,13 +36,7 @@ def staged(home: Address, recover: Callable[[QueryContext], Iterable[Leftover]])
         except UnavailableError as error:
             if not isinstance(error.__cause__, PermissionError):
                 raise
-            folder = home.below(query).shown
-            found.append(
-                Hanging(
-                    query=query, told=f"this user may not list {folder}", is_open=False,
-                    if_lost=f"the owner of {folder} removes it",
-                )
-            )  # fmt: skip
+            found.append(Hanging.unlisted(query, home.below(query).shown))
     return found
 
 
@@ -58,6 +54,6 @@ def _told(home: Address, context: QueryContext, found: Leftover) -> Hanging:
         sink=context.sink,
         told=f"chk-{found.epoch} of the sink {context.sink}, staged and perhaps decided: it waits in {address.shown}"
         f"{since}, and the books of this target do not have it; a sink with another target may have it there",
-        blocks="nothing: what is staged holds no lock in the target",
+        blocks=BLOCKS,
         if_lost=f"{remove} does; its rows are gone then",
     )

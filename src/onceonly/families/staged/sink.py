@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from onceonly.ports.standing import Hanging
     from onceonly.stores.address import Address
 
-_BLOCKS = "nothing: what is staged holds no lock in the target"
-
 
 class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
     """A target with transactions. Derive from it, and define ``apply``, ``known`` and ``void``.
@@ -188,27 +186,27 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
             return Standing(
                 stands=Stands.COMMITTED,
                 told="the target's books have it as applied",
-                blocks=_BLOCKS,
+                blocks=hanging.BLOCKS,
                 until="for good",
             )
         if is_staged and self.voided([handle.transaction]):
             return Standing(
                 stands=Stands.GONE,
                 told="the target's books have it as void, as an operator was about to divert it: nobody can apply it",
-                blocks=_BLOCKS,
+                blocks=hanging.BLOCKS,
                 until="it has ended",
             )
         if is_staged:
             return Standing(
                 stands=Stands.OPEN,
                 told="its rows are staged, and the target's books do not have it: nothing of it is in the target",
-                blocks=_BLOCKS,
+                blocks=hanging.BLOCKS,
                 until="until somebody removes what is staged: no time-out ends it",
             )
         return Standing(
             stands=Stands.GONE,
             told="it is neither staged nor in the target's books, which keep the newest epochs",
-            blocks=_BLOCKS,
+            blocks=hanging.BLOCKS,
             until="it has ended",
         )
 

@@ -40,12 +40,7 @@ def hanging(target: Target, staging: Path) -> list[Hanging]:
             continue  # a file of somebody's
         except (OSError, UnavailableError) as error:
             if isinstance(error, PermissionError) or isinstance(error.__cause__, PermissionError):
-                told = f"this user may not list {folder}"
-                found.append(
-                    Hanging(
-                        query=query, told=told, is_open=False, if_lost=f"the owner of {folder} removes it"
-                    )
-                )
+                found.append(Hanging.unlisted(query, str(folder)))
             elif isinstance(error, OSError):
                 raise unavailable(f"what waits in {folder} could not be looked at", error) from error
             else:

@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# To look somebody up, to connect and to be answered; a broker that holds us back has REQUEST_S of it. Nobody waits
-# longer for a client that falls silent, whatever it is at, so that another one is there within 15 s: one of the
-# addresses that it looks for a broker at may take SETUP_S in vain.
-_ANSWER_S = 10.5
-_ANSWER_S_MIN = 1.0
 # Who looks up asks another broker then, and does not hang up on the first.
 _LOOK_UP_S = 1.5
 _LOOK_UPS_MAX = 3
@@ -330,9 +325,7 @@ class Client(Coordinators):
     def _in_its_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
         """Do a call in the thread of kafka-python, and wait. Raises ``NotAnsweredError`` within bounded time."""
         began = time.monotonic()
-        # Who asks after others were not answered does not begin to wait anew: all silence is of one length.
-        since = began if self._silent_since is None else self._silent_since
-        wait_s = max(since + _ANSWER_S - began, _ANSWER_S_MIN)
+        wait_s = self._waited_until(began) - began
         try:
             return self._begin(call, *arguments).result(wait_s)
         except TimeoutError as error:

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 
 # After so long without any answer, the addresses that are known may be those of long ago.
 _LOST_S = 5.0
+# To look somebody up, to connect and to be answered; a broker that holds us back has REQUEST_S of it. Nobody waits
+# longer for a client that falls silent, whatever it is at, so that another one is there within 15 s: one of the
+# addresses that it looks for a broker at may take SETUP_S in vain.
+_ANSWER_S = 10.5
+ANSWER_S_MIN = 1.0
 
 
 class Coordinators(ABC):
@@ -41,6 +46,14 @@ class Coordinators(ABC):
             ApiVersionsRequest(client_software_name="onceonly", client_software_version="0"), None
         )
         return {each.name: each.max_version_level for each in answer.finalized_features or ()}
+
+    def _waited_until(self, asked: float) -> float:
+        """Return until when an answer is waited for.
+
+        Who asks after others were not answered does not begin to wait anew: all silence is of one length.
+        """
+        since = asked if self._silent_since is None else self._silent_since
+        return max(since + _ANSWER_S, asked + ANSWER_S_MIN)
 
     def _is_lost(self) -> bool:
         """Say whether nobody has answered for so long that all addresses may be those of long ago."""

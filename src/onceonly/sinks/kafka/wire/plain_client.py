@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly import background
 from onceonly.sinks.kafka.wire.answers import NotAnsweredError, judged, refuse_forbidden
-from onceonly.sinks.kafka.wire.coordinators import Coordinators
+from onceonly.sinks.kafka.wire.coordinators import ANSWER_S_MIN, Coordinators
 from onceonly.sinks.kafka.wire.settings import CONNECT_S, REQUEST_S, limits, settings
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.kafka.options import KafkaOptions
 
-# As of ``client.Client``: all silence is of one length, whoever has to wait for it.
-_ANSWER_S = 10.5
-_ANSWER_S_MIN = 1.0
 _PAUSE_S = 0.05
 # How often an address that drops what comes is tried again (Linux): it has 3 s at most, then comes the next one.
 _SYNCNT = 1
@@ -114,14 +111,12 @@ class PlainClient(Coordinators):
         from kafka.errors import KafkaError
 
         asked = time.monotonic()
-        # Who asks after others were not answered does not begin to wait anew.
-        since = asked if self._silent_since is None else self._silent_since
-        until = min(asked + timeout_s, max(since + _ANSWER_S, asked + _ANSWER_S_MIN))
+        until = min(asked + timeout_s, self._waited_until(asked))
         if not self._lock.acquire(timeout=until - asked):
             raise NotAnsweredError("no answer: others wait for theirs")
         try:
             began = time.monotonic()
-            until = max(until, began + _ANSWER_S_MIN)
+            until = max(until, began + ANSWER_S_MIN)
             try:
                 if node is None or self._kafka.cluster.broker_metadata(node) is None:
                     some = self._kafka.least_loaded_node(bootstrap_fallback=True)
