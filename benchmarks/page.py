@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import costs, floors, history, phases, plots
+from benchmarks import costs, floors, history, phases, plots, syncs
 from benchmarks.contenders.base import ROOT
 from benchmarks.ratios import EVERY, FURTHER, is_missed, median, of, ratios
 from benchmarks.settings import MARK_FEW_ROWS
@@ -25,6 +25,7 @@ from benchmarks.values import (
     RECORD_BYTES,
     SPARK_DEFAULT,
     SPARK_TUNED,
+    Results,
     Work,
     decode,
     encode,
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
 
     from benchmarks.ratios import Asked
     from benchmarks.summary import Line
-    from benchmarks.values import Record, Results
+    from benchmarks.values import Record
 
 RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/performance.md")
 PICTURES = Path("docs/proof")
 COSTS: Mapping[Record, Path] = {record: PICTURES / f"costs-{record}.json" for record in RECORD_BYTES}
 PHASES = {rate: Path(f"docs/proof/phases-{rate}.json") for rate in (200, 5_000)}
+TLS, SYNCS = PICTURES / "benchmark-tls.json", PICTURES / "syncs.json"
 HISTORY = PICTURES / "benchmark-history.json"
 """Relative to the project's folder. The pictures lie beside the record."""
 README, MARKS = Path("README.md"), "costs"
@@ -68,22 +70,27 @@ def page(
     spent: Sequence[costs.Costs] = (),
     epochs: Mapping[int, phases.Phases] | None = None,
     so_far: history.History = history.NONE,
+    over_tls: Results | None = None,
+    synced: syncs.Costs | None = None,
 ) -> str:
     """Return the page, in Markdown.
 
     Pure. ``spent`` are costs, each of another size of row; ``epochs`` are the phases by records a second; ``so_far``
-    are the benchmarks before, and this one.
+    are the benchmarks before, and this one; ``over_tls`` is a benchmark of its own, and ``synced`` what the syncs of
+    Spark's files cost.
     """
     parts = [
         _head(results),
         _ratios(results, {each.record: each for each in spent}, epochs or {}, so_far),
         _not_whole(results),
         _section(results, "throughput", "Throughput", _THROUGHPUT, _THROUGHPUT_FIGURES, digits=(0, 1)),
+        _over_tls(over_tls),
         _costs(results, spent),
         _section(results, "window", "Windows with state", _WINDOW, _THROUGHPUT_FIGURES, digits=(0, 1)),
         _memory(results),
         _section(results, "latency", "Visible latency", _LATENCY, _LATENCY_FIGURES),
         _epoch(epochs or {}),
+        _synced(synced),
         _section(results, "empty", "An epoch without output", _EMPTY, ("epoch_triggerExecution_ms",)),
         _listed(results, "commit", "The commit phase", _COMMIT, _COMMIT_FIGURES) + _commit_floor(results),
         _listed(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
@@ -96,7 +103,14 @@ def published(root: Path, results: Results) -> str:
     found = {rate: recorded(root / path, phases.Phases) for rate, path in PHASES.items()}
     epochs = {rate: each for rate, each in found.items() if each is not None}
     spent = [recorded(root / path, costs.Costs) for path in COSTS.values()]
-    return page(results, [each for each in spent if each is not None], epochs, past(root))
+    return page(
+        results,
+        [each for each in spent if each is not None],
+        epochs,
+        past(root),
+        recorded(root / TLS, Results),
+        recorded(root / SYNCS, syncs.Costs),
+    )
 
 
 def past(root: Path) -> history.History:
@@ -235,6 +249,14 @@ _PHASES = (
     "--fresh`, by `python -m benchmarks.phases DIR --last 60 --warm 2`."
 )
 _LATENCY_FIGURES = ("p50_ms", "p99_ms")
+_TLS = (
+    "Records a second where the sink comes to the broker over TLS, and the source does not, beside the same without "
+    "TLS: ours, exactly once, and Spark's own sink with our settings; medians."
+)
+_SYNCED = (
+    "Milliseconds of an epoch of 20 rows from `rate-micro-batch` to Kafka, with all syncs and without those of Spark's "
+    "files, in turns of 20 epochs of one query. The middle half's mean says more than a median of whole milliseconds."
+)
 _EMPTY = "Median ms of a micro-batch without output, at 200 records a second, as Spark reports it."
 _COMMIT = (
     "Ours, without Spark, from the last vote: `decide` until everything is committed, noted and swept, `until "
@@ -547,6 +569,58 @@ def _epoch_floor(found: phases.Phases) -> dict[str, str]:
 
 def _waits(waits: Mapping[str, float]) -> str:
     return ", ".join(f"{waits[name]:.0f}" for name in ("p50_ms", "p95_ms", "p99_ms"))
+
+
+def _over_tls(found: Results | None) -> str:
+    if found is None:
+        return ""
+    speed = {(line.work, line.contender): line.median for line in lines(found.runs, _THROUGHPUT_FIGURES[:1])}
+    rows = []
+    for record, plain, sealed in _tls_works(found):
+        ours, theirs = (
+            (speed[work, each] for work in (plain, sealed)) for each in (ONCEONLY_EO, SPARK_TUNED)
+        )
+        pairs = list(zip(ours, theirs, strict=True))
+        cells = (f" {a:,.0f} | {b:,.0f} | {a / b:.2f} |" for a, b in pairs)
+        rows.append(f"| {RECORD_BYTES[record]:,} bytes |{''.join(cells)}\n")
+    machine = found.machine
+    return (
+        f"## Over TLS\n\n{_TLS} By `{found.command}` on {found.started[:10]}, commit "
+        f"`{found.versions.get('commit')}`, on {machine.get('cores')} cores with a load of "
+        f"{machine.get('load_before')} before it began.\n\n"
+        "| rows | ours, plain | Spark's | times | ours, TLS | Spark's | times |\n|---|--:|--:|--:|--:|--:|--:|\n"
+        f"{''.join(rows).rstrip()}"
+    )
+
+
+def _tls_works(found: Results) -> list[tuple[Record, str, str]]:
+    """Return the records that were sent over TLS and without, and the names of both works."""
+    works = {
+        (each.run.work.record, each.run.work.tls): each.run.work.name
+        for each in found.runs
+        if each.run.work.compression == "none"
+    }
+    return [
+        (record, works[record, False], works[record, True])
+        for record in RECORD_BYTES
+        if (record, True) in works
+    ]
+
+
+def _synced(found: syncs.Costs | None) -> str:
+    if found is None:
+        return ""
+    rows = "".join(
+        f"| {syncs.NAMES[state]} | {each.epochs} | {each.median_ms:.0f} | {each.median_without_ms:.0f} | "
+        f"{each.middle_ms:.1f} | {each.middle_without_ms:.1f} | {each.cost_ms:+.1f} |\n"
+        for state, each in found.costs.items()
+    )
+    return (
+        f"## What the syncs of Spark's files cost\n\n{_SYNCED} By `{found.command}` on {found.started[:10]}, commit "
+        f"`{found.versions.get('commit')}`.\n\n"
+        "| state | epochs | median, ms | without | middle half, ms | without | cost |\n"
+        f"|---|--:|--:|--:|--:|--:|--:|\n{rows.rstrip()}"
+    )
 
 
 def _commit_floor(results: Results) -> str:

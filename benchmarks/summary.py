@@ -6,6 +6,8 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from benchmarks.figures import PERCENTILES
 
 if TYPE_CHECKING:
@@ -81,5 +83,5 @@ def _work(each: Measured) -> str:
     """Name the work; checkpoints are a setting of Flink's, and no other work, where throughput is measured."""
     work = each.run.work
     if each.run.part in {"throughput", "window"}:
-        work = type(work)(kind=work.kind, record=work.record, compression=work.compression)
+        work = replace(work, interval_ms=0)
     return work.name

@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from rich.console import Console
 from tests.unit.benchmarks_sample import COSTS, PASS, results, run, runs
 
-from benchmarks import costs, display, history, page, phases, plots
+from benchmarks import costs, display, history, page, phases, plots, syncs
 from benchmarks.ratios import EVERY
 from benchmarks.settings import MARK_FEW_ROWS
 from benchmarks.summary import lines
@@ -82,6 +82,42 @@ def test_the_readme_has_a_line_for_each_contender_and_of_flink_the_quickest_chec
     throughput = [each for each in runs() if each.run.part == "throughput"]
     assert "is visible" not in page.short(results(*throughput))
     assert page.short(None) == "No run has been recorded yet."
+
+
+def test_what_tls_costs_stands_beside_the_same_rows_without_it() -> None:
+    over_tls = [
+        run(
+            "throughput",
+            Work(kind="pass", tls=tls, compression=compression),
+            name,
+            number,
+            records_per_s=speed,
+        )
+        for number in (1, 2, 3)
+        for name, tls, compression, speed in (
+            (ONCEONLY_EO, False, "none", 600 + number),
+            (ONCEONLY_EO, True, "none", 300 + number),
+            (SPARK_TUNED, False, "none", 400 + number),
+            (SPARK_TUNED, True, "none", 200 + number),
+            (ONCEONLY_EO, False, "lz4", 1),
+        )
+    ]
+    text = page.page(results(*runs()), over_tls=results(*over_tls))
+    assert "## Over TLS" in text
+    assert "| 100 bytes | 602 | 402 | 1.50 | 302 | 202 | 1.50 |" in text
+    assert "## Over TLS" not in page.page(results(*runs()))
+
+
+def test_what_the_syncs_of_sparks_files_cost_stands_by_state() -> None:
+    cost = syncs.Cost(
+        epochs=96, median_ms=61, median_without_ms=59, middle_ms=61.25, middle_without_ms=59.5
+    )  # fmt: skip
+    synced = syncs.Costs(
+        version=1, command="c", started="2026-11-22", machine={}, versions={}, costs={"changelog": cost}
+    )
+    assert msgspec.json.decode(encode(synced), type=syncs.Costs) == synced
+    text = page.page(results(*runs()), synced=synced)
+    assert "| RocksDB with changelog | 96 | 61 | 59 | 61.2 | 59.5 | +1.8 |" in text
 
 
 def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
