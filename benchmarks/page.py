@@ -577,11 +577,8 @@ def _over_tls(found: Results | None) -> str:
     speed = {(line.work, line.contender): line.median for line in lines(found.runs, _THROUGHPUT_FIGURES[:1])}
     rows = []
     for record, plain, sealed in _tls_works(found):
-        ours, theirs = (
-            (speed[work, each] for work in (plain, sealed)) for each in (ONCEONLY_EO, SPARK_TUNED)
-        )
-        pairs = list(zip(ours, theirs, strict=True))
-        cells = (f" {a:,.0f} | {b:,.0f} | {a / b:.2f} |" for a, b in pairs)
+        pairs = [(speed[work, ONCEONLY_EO], speed[work, SPARK_TUNED]) for work in (plain, sealed)]
+        cells = (f" {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |" for ours, theirs in pairs)
         rows.append(f"| {RECORD_BYTES[record]:,} bytes |{''.join(cells)}\n")
     machine = found.machine
     return (

@@ -76,15 +76,17 @@ class SparksWorld(World):
 
 @pytest.mark.parametrize("most", [40, pytest.param(100, marks=pytest.mark.long)])
 def test_after_a_power_cut_at_any_operation_each_row_is_there_once(memory: Path, most: int) -> None:
-    world = SparksWorld(memory / "world")
+    place = memory / f"states-{most}"
+    place.mkdir()
+    world = SparksWorld(place / "world")
 
     def live() -> None:
         with Recorder(world.folder) as recorder:
             world.history()
-        recorder.save(memory / "recording")
+        recorder.save(place / "recording")
 
     assert in_child(live, calls=()).status == 0
-    base, ops = recording.load(memory / "recording")
+    base, ops = recording.load(place / "recording")
     states = plan.states(base, ops, seed=1, seeds=1)
     hit = {one.at for state in states for one in state.cuts}
     assert sorted(hit) == list(range(len(ops) + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from onceonly.durable import disk
 from onceonly.model import Guarantee, Mode, Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 FILES = (
@@ -145,6 +147,53 @@ def test_a_file_that_is_still_being_written_is_synced_again_though_its_folder_do
         file.write("nobody writes again after a while")
     sync.sync()
     assert "state/0/1/SSTs/000008.sst" not in synced.again(), "it was looked at no more"
+
+
+def test_of_files_that_rest_only_those_that_were_replaced_are_looked_at(
+    checkpoint: Path, synced: Synced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_ago = time.time_ns() - 60 * 10**9
+    for name in FILES:
+        os.utime(checkpoint / name, ns=(long_ago, long_ago))
+    sync = CheckpointSync(checkpoint)
+    sync.sync()
+    for name in ("offsets/0", "offsets/1"):  # those that a start reads first were written anew
+        os.utime(checkpoint / name, ns=(long_ago, long_ago))
+    write(checkpoint / "offsets/2")
+    sync.sync()
+    synced.again()
+    write(checkpoint / "offsets/new", "v1")
+    os.utime(checkpoint / "offsets/new", ns=(long_ago, long_ago))
+    (checkpoint / "offsets/new").replace(checkpoint / "offsets/1")
+    write(checkpoint / "state/0/0/2.delta")
+    looked_at = Looks(monkeypatch)
+    sync.sync()
+    assert synced.again() == {"offsets/1", "offsets", "state/0/0/2.delta", "state/0/0"}
+    assert looked_at.names == {"1", "2", "2.delta"}, "what rests is known by its inode"
+
+
+class Looks:
+    """Notes the files of a listing that were looked at one by one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: set[str] = set()
+        scandir = os.scandir
+
+        class Entry:
+            def __init__(self, entry: os.DirEntry[str], names: set[str]) -> None:
+                self._entry, self._names = entry, names
+
+            def __getattr__(self, name: str) -> object:
+                if name == "stat":
+                    self._names.add(self._entry.name)
+                return getattr(self._entry, name)
+
+        @contextlib.contextmanager
+        def listing(path: Path) -> Iterator[list[Entry]]:
+            with scandir(path) as entries:
+                yield [Entry(entry, self.names) for entry in entries]
+
+        monkeypatch.setattr(os, "scandir", listing)
 
 
 def test_a_source_that_has_the_name_of_our_folder_is_synced(checkpoint: Path, synced: Synced) -> None:

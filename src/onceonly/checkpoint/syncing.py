@@ -62,6 +62,8 @@ class _Folder:
     changed_ns: int = -1
     at_rest: bool = False
     files: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    # Of those that nobody writes any more: what a listing says of them without a look at each.
+    inodes: dict[str, int] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
 
 
@@ -123,9 +125,8 @@ class CheckpointSync:
                 if not self._known:
                     for path in self._small():
                         _renew(path)
-                files, folders = self._changes()
-                background.spread("onceonly-sync", _sync, files, threads_max=_THREADS_MAX)
-                background.spread("onceonly-sync", _sync, folders, threads_max=_THREADS_MAX)
+                # In any order: nothing stands on a name or a content before both are durable.
+                background.spread("onceonly-sync", _sync, self._changes(), threads_max=_THREADS_MAX)
             except OSError as error:
                 # What was taken for durable when it was listed may not be.
                 self._known.clear()
@@ -144,13 +145,12 @@ class CheckpointSync:
             found += (folder / name for name in newest)
         return found
 
-    def _changes(self) -> tuple[list[Path], list[Path]]:
+    def _changes(self) -> list[Path]:
         """Find files and folders that are not known to be durable, and take them for it."""
-        files: list[Path] = []
-        folders: list[Path] = []
+        changed: list[Path] = []
         if not self._known:
             # A name outlives a loss of power only with the names of the folders that it is in.
-            folders += disk.above(self._checkpoint)
+            changed += disk.above(self._checkpoint)
         waiting = [self._checkpoint]
         found: dict[Path, _Folder] = {}
         while waiting:
@@ -161,23 +161,29 @@ class CheckpointSync:
                 if known is not None and known.at_rest and known.changed_ns == changed_ns:
                     now = known
                 else:
-                    now = _listed(folder, changed_ns, FOLDER if folder == self._checkpoint else "")
+                    now = _listed(folder, changed_ns, known, FOLDER if folder == self._checkpoint else "")
             except FileNotFoundError:  # Spark clears away what no replay reads
                 continue
             if now is not known:
                 new = _new_files(known, now)
-                files += (folder / name for name in new)
+                changed += (folder / name for name in new)
                 if new or known is None or _has_changed(known, now):
-                    folders.append(folder)
+                    changed.append(folder)
             found[folder] = now
             waiting += (folder / name for name in now.folders)
         self._known = found
-        return files, folders
+        return changed
 
 
-def _listed(folder: Path, changed_ns: int, own: str) -> _Folder:
-    """List a folder, without one of its folders: the log, which is durable by itself."""
+def _listed(folder: Path, changed_ns: int, known: _Folder | None, own: str) -> _Folder:
+    """List a folder, without one of its folders: the log, which is durable by itself.
+
+    Spark keeps the files of 100 epochs and more, so those that rest are not looked at again: another file under the
+    same name has another inode.
+    """
     listed, newest_ns = _Folder(changed_ns), changed_ns
+    rest_ns = time.time_ns() - int(_AT_REST_S * 1e9)
+    resting = {} if known is None else known.inodes
     with os.scandir(folder) as entries:
         for entry in entries:
             # What ends so has not been given its name yet.
@@ -186,15 +192,22 @@ def _listed(folder: Path, changed_ns: int, own: str) -> _Folder:
             if entry.is_dir(follow_symlinks=False):
                 listed.folders.append(entry.name)
                 continue
+            if known is not None and resting.get(entry.name) == entry.inode():
+                listed.files[entry.name] = known.files[entry.name]
+                listed.inodes[entry.name] = entry.inode()
+                continue
             try:
                 about = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
             listed.files[entry.name] = (about.st_ino, about.st_mtime_ns, about.st_size)
             newest_ns = max(newest_ns, about.st_mtime_ns)
+            # Some file systems list other numbers than they tell of a file.
+            if about.st_mtime_ns < rest_ns and about.st_ino == entry.inode():
+                listed.inodes[entry.name] = about.st_ino
     listed.folders.sort()
     # A file that grows changes no folder: Spark copies RocksDB's files beside the epochs, under their last names.
-    listed.at_rest = time.time_ns() - newest_ns > _AT_REST_S * 1e9
+    listed.at_rest = newest_ns < rest_ns
     return listed
 
 
