@@ -155,8 +155,9 @@ def test_a_folder_that_this_user_may_not_list_is_told_and_hides_nothing(
     monkeypatch.setattr(os, "scandir", refuse(scandir))
     monkeypatch.setattr(os, "listdir", refuse(listdir))
     status, found = left.found()
-    assert status == 1
+    assert status == 2
     told = {each["query"]: each for each in found}
     assert told["lost query"]["transaction"] == handle.transaction
-    assert told["of another user"]["is_open"] is False
+    assert told["of another user"]["is_open"] is None
     assert "this user may not list" in told["of another user"]["told"]
+    assert "if that is gone for good, the owner of" in told["of another user"]["told"]

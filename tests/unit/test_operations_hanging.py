@@ -85,12 +85,17 @@ def test_what_a_sink_finds_of_others_is_told_with_what_it_blocks(
     assert "a tool" in shown
 
 
-def test_what_could_not_be_looked_at_of_a_query_here_is_not_said_to_be_open(
+def test_what_could_not_be_looked_at_is_neither_open_nor_safe(
     coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box: Any = importlib.import_module("operator_bench")  # as the command imports it
-    unseen = Hanging(told="this user may not list /x", query=coordinator.query, is_open=False)
+    unseen = Hanging.unlisted(coordinator.query, "/x")
     monkeypatch.setattr(box.BoxSink, "hanging", lambda _self: [unseen])
     status, (only,) = found(coordinator, capsys)
-    assert (status, only["command"]) == (0, None)
-    assert only["told"].endswith("whose checkpoint is here: ask as the user that its job runs as")
+    assert (status, only["is_open"], only["command"]) == (2, None, None)
+    assert only["told"].endswith(f"{coordinator.query}: ask again as the user that its job runs as")
+    assert here("transactions", "hanging", coordinator.path, "--sink", f"box={BOX}") == 2
+    shown = capsys.readouterr().out
+    assert shown.startswith("1 folder may not be listed: what is open there is unknown")
+    assert "nothing is open" not in shown
+    assert "the same, as that user" in shown

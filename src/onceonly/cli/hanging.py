@@ -21,8 +21,9 @@ def hanging(
     path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None, yes: bool,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Find what the targets have open and no log in PATH knows, also what nobody can end. Exit status 1: something.
+    """Find what the targets have open and no log in PATH knows, also what nobody can end.
 
+    Exit status 1: something; 2: where this user may not look, it is unknown.
     The targets are asked; nothing is changed. What a running query has open is its own, and is left out.
     """
     from onceonly.operations import hanging as operation
@@ -49,4 +50,5 @@ def hanging(
     return max(
         shared.report(problems, others=bool(asked)),
         shared.EXIT_ANOMALY if any(each.is_open for each in found) else 0,
+        shared.EXIT_CANNOT_TELL if any(each.is_open is None for each in found) else 0,
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Hung:
     """One transaction that is open. ``transaction`` and ``query`` are empty where nothing tells them.
 
-    Where ``is_open`` is false, the target only remembers the query.
+    Where ``is_open`` is false, the target only remembers the query; None says that nobody could look.
     """
 
     sink: str
@@ -32,7 +32,7 @@ class Hung:
     query: str = ""
     blocks: str = ""
     command: str = ""
-    is_open: bool = True
+    is_open: bool | None = True
 
 
 def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint] = ()) -> list[Hung]:
@@ -56,7 +56,7 @@ def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint
                 if (
                     item.query not in alive
                     and item.transaction not in named
-                    and (item.is_open or not has_sink)
+                    and (item.is_open is not False or not has_sink)
                 ):
                     key = item.transaction, item.blocks, "" if item.is_open else item.told
                     found[key] = _hung(name, item, known.get(item.query), has_sink=has_sink)
@@ -76,8 +76,9 @@ _OWN = "open in the target, and no link names it: the query's next start aborts 
 
 def _hung(sink: str, item: Hanging, owner: Checkpoint | None, *, has_sink: bool) -> Hung:
     told, command = item.told, item.command
-    if owner is not None and not item.is_open and not item.sink:
-        told = f"{told}, of the query {item.query}, whose checkpoint is here: ask as the user that its job runs as"
+    if item.is_open is None:
+        lost = "" if owner else f". Its checkpoint is not here: if that is gone for good, {item.if_lost}"
+        told = f"{told}, of the query {item.query}: ask again as the user that its job runs as{lost}"
     elif owner is not None and (has_sink or not item.sink):
         told, command = (
             f"{told}; no link names it: the query's next start aborts it",

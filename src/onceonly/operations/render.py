@@ -222,16 +222,20 @@ def opened(found: Sequence[tuple[str, str]]) -> RenderableType:
 def hung(found: Sequence[Hung]) -> RenderableType:
     """Return what is open and no log knows, each with what to type."""
     parts: list[RenderableType] = []
-    if not any(item.is_open for item in found):
+    unseen = sum(item.is_open is None for item in found)
+    if unseen:
+        told = f"{n(unseen, 'folder')} may not be listed: what is open there is unknown"
+        parts.append(Text(told, style="yellow"))
+    elif not any(item.is_open for item in found):
         parts.append(Text("nothing is open that no log knows", style="green"))
-    for item in sorted(found, key=lambda item: not item.is_open):
+    for item in sorted(found, key=lambda item: item.is_open is False):
         lines = [
             ("sink", item.sink),
             ("is", item.told),
             ("blocks", item.blocks or "nothing that is known"),
-            ("type", item.command or "nothing"),
+            ("type", item.command or ("the same, as that user" if item.is_open is None else "nothing")),
         ]
-        remembered = "" if item.is_open else f"remembered of {item.query}"
+        remembered = f"remembered of {item.query}" if item.is_open is False else ""
         parts += [Text(item.transaction or remembered or "without a name", style="bold"), _worded(lines)]
     return Group(*parts)
 

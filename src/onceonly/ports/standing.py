@@ -43,7 +43,7 @@ class Hanging:
     ``transaction`` is empty where it has no name that is known, ``query`` where nothing tells whose it is, as ``sink``,
     the name that the query has for its sink; ``command`` is what ends it past onceonly, where that is right, and
     ``if_lost`` a clause that says what ends it where the query's checkpoint is gone for good. Where ``is_open`` is
-    false, the target only remembers the query.
+    false, the target only remembers the query; None says that this user may not look.
     """
 
     told: str
@@ -53,7 +53,7 @@ class Hanging:
     blocks: str = ""
     command: str = ""
     if_lost: str = "its time-out ends it"
-    is_open: bool = True
+    is_open: bool | None = True
 
     @classmethod
     def unlisted(cls, query: str, folder: str) -> Hanging:
@@ -62,7 +62,7 @@ class Hanging:
             query=query,
             told=f"this user may not list {folder}",
             if_lost=f"the owner of {folder} removes it",
-            is_open=False,
+            is_open=None,
         )
 
 
