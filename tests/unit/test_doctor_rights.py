@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
+import subprocess
+import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +15,7 @@ import pytest
 from tests.unit import test_conformance_sinks, test_conformance_sql
 from tests.unit.doctor_bench import sick, well
 from tests.unit.operator_bench import BoxSink
+from tests.unit.store_bench import at_home, serving
 from tests.unit.test_operations_audit import Job
 
 from onceonly.durable import access
@@ -22,13 +27,14 @@ from onceonly.sinks.opensearch.sink import OpenSearchSink
 from onceonly.sinks.opensearch.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from onceonly.operations.probes import Finding
     from onceonly.ports import QueryContext
 
 NOBODY = pwd.getpwnam("nobody").pw_uid
 RIGHTS = ("targets", "give the rights")
+PARTS = ("target", "manifests", "staging")
 
 
 def examined(job: Job) -> dict[tuple[str, str], Finding]:
@@ -64,12 +70,31 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 
     def close(place: Path) -> None:
         ask = os.access
-        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != place and ask(path, mode))
+        monkeypatch.setattr(
+            os, "access", lambda path, mode: not (Path(path) == place and mode & os.W_OK) and ask(path, mode)
+        )
 
     return close
 
 
-@pytest.mark.parametrize("part", ["target", "manifests", "staging"])
+@pytest.fixture
+def deep() -> Iterator[Path]:
+    """A folder that every user may enter, as may nobody else those of pytest."""
+    top = Path(tempfile.mkdtemp())
+    top.chmod(0o755)
+    (top / "deep").mkdir()
+    yield top / "deep"
+    shutil.rmtree(top)
+
+
+def of_nobody(monkeypatch: pytest.MonkeyPatch, places: Iterable[Path]) -> None:
+    """Have the job run as another user than the doctor, who may write to these places."""
+    monkeypatch.setattr(doctor_targets, "jobs_user", lambda _checkpoint: NOBODY)
+    for place in places:
+        place.chmod(0o777)
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_a_folder_of_files_that_the_jobs_user_may_not_write(
     tmp_path: Path, closed: Callable[[Path], None], part: str
 ) -> None:
@@ -84,17 +109,79 @@ def test_a_folder_of_files_that_the_jobs_user_may_not_write(
 
 
 def test_a_folder_is_asked_for_the_user_of_the_job_and_not_of_the_doctor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = Job(test_conformance_sinks.TestFiles(), tmp_path)
-    monkeypatch.setattr(doctor_targets, "jobs_user", lambda _checkpoint: NOBODY)
-    for place in (files(job, part) for part in ("target", "manifests", "staging")):
-        place.chmod(0o777)
+    job = Job(test_conformance_sinks.TestFiles(), deep)
+    of_nobody(monkeypatch, (files(job, part) for part in PARTS))
     assert ill(examined(job)) == set()
     files(job, "target").chmod(0o755)
     found = examined(job)
     assert ill(found) == {RIGHTS}
     assert "nobody may not make files in" in found[RIGHTS].told
+
+
+def test_a_folder_above_a_target_that_the_jobs_user_may_not_enter(
+    deep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(test_conformance_sinks.TestFiles(), deep)
+    of_nobody(monkeypatch, (files(job, part) for part in PARTS))
+    deep.chmod(0o744)  # it may be read, which is not enough
+    found = examined(job)
+    assert ill(found) == {RIGHTS}
+    assert f"nobody may not enter {deep}, which belongs to" in found[RIGHTS].told
+    subprocess.run(["/bin/sh", "-c", found[RIGHTS].next_step], check=True)
+    assert ill(examined(job)) == set()
+
+
+def test_a_folder_above_a_checkpoint_that_the_jobs_user_may_not_enter(
+    deep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = well(deep / "cp")
+    of_nobody(monkeypatch, (each for each in coordinator.path.rglob("*") if each.is_dir()))
+    assert sick(coordinator) == set()
+    deep.chmod(0o744)
+    assert sick(coordinator) == {("disk", "permissions")}
+
+
+def test_a_folder_is_closed_also_where_a_link_leads_below_it(deep: Path) -> None:
+    (deep / "out").mkdir()
+    link = deep.with_name("link")
+    link.symlink_to(deep / "out")
+    reach = partial(access.require_reachable, link / "rows", user=NOBODY, who="it")
+    assert reach() == ""
+    deep.chmod(0o700)
+    with pytest.raises(ConfigurationError, match=f"nobody may not enter {deep}"):
+        reach()
+
+
+def test_what_the_doctor_may_not_look_into_is_not_told(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != deep and ask(path, mode))
+    said = access.require_writable([deep / "rows"], user=NOBODY, who="it")
+    assert said.endswith(f"may not enter {deep}: ask as nobody")
+
+
+def test_where_nothing_tells_whose_the_job_is_nobodys_rights_are_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a checkpoint on a store: the doctor's own rights say nothing of the job's."""
+    for suite in (test_conformance_sinks.TestFiles(), test_conformance_sql.TestSqlite()):
+        job = Job(suite, tmp_path / suite.sink.name)
+        monkeypatch.setattr(doctor_targets, "jobs_user", lambda _checkpoint: None)
+        found = examined(job)[RIGHTS]
+        assert found.health is Health.UNASKED
+        assert "nothing tells as which user of this machine the job runs" in found.told
+
+
+def test_of_a_checkpoint_on_a_store_it_is_not_said_that_it_may_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = well(tmp_path / "cp")
+    for double in serving(monkeypatch, tmp_path):
+        found = doctor.examine(at_home(double, coordinator, "cp"), Given(), only=("disk",), within_s=30)
+        (told,) = (each for each in found if each.probe == "permissions")
+        assert told.health is Health.UNASKED
+        assert "shows only in doing it" in told.told
 
 
 @pytest.mark.parametrize("part", ["file", "folder"])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceonly import offsets
+from onceonly.durable.access import require_reachable
 from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly.log import files as log_files
 from onceonly.log import identity, lag_state
@@ -28,7 +29,7 @@ from onceonly.operations import (
     sinks,
 )
 from onceonly.operations.find import find, single
-from onceonly.operations.probes import Health, Sick, asked
+from onceonly.operations.probes import Health, Sick, Unasked, asked
 from onceonly.operations.rescale import COMMAND as RESCALE
 from onceonly.ports.standing import Stands
 from onceonly.words import n
@@ -232,8 +233,12 @@ def _room(checkpoint: Checkpoint) -> None:
 def _permissions(checkpoint: Checkpoint) -> None:
     """See that the job's user may write where the job does: a command of another user may have made a folder there."""
     if checkpoint.folder is None:
-        return
+        raise Unasked(
+            f"what may be written to {checkpoint.address} shows only in doing it", doctor_targets.TRIED
+        )
     user = doctor_targets.jobs_user(checkpoint)
+    if user is not None:
+        require_reachable(checkpoint.folder / "offsets", user=user, who="the checkpoint")
     log = (identity.FOLDER, *(f"{identity.FOLDER}/{name}" for name in log_files.FOLDERS))
     for name in ("offsets", "commits", *log):
         folder = checkpoint.folder / name.rstrip("/")

@@ -6,7 +6,7 @@ Reads only. The log is read after a target, so that what a run commits meanwhile
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onceonly.coordinator.looking_back import EPOCHS_MAX, look_back
 from onceonly.errors import OnceonlyError
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from onceonly.model import Handle
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
+
+TRIED: Final = "nothing, while epochs are committed: a start tries what it needs"
+"""The next step where a right cannot be seen."""
 
 
 def answer(checkpoint: Checkpoint, given: Given) -> None:
@@ -114,7 +117,7 @@ def rights(checkpoint: Checkpoint, given: Given) -> None:
                 why = each.sink.require_rights(context, user=jobs_user(checkpoint))
             unseen += [f"of the sink {name}, {why}"] if why else []
     if unseen:
-        raise Unasked("; ".join(unseen), "nothing, while epochs are committed: a start tries what it needs")
+        raise Unasked("; ".join(unseen), TRIED)
 
 
 def jobs_user(checkpoint: Checkpoint) -> int | None:

@@ -90,8 +90,7 @@ def require_rights(options: FilesOptions, context: QueryContext, user: int | Non
         manifest_folder(target, context.query, context.sink),
         staging_folder(options.staging, context.query, context.sink),
     )
-    require_writable(places, user=user, who=f"the sink {context.sink}")
-    return ""
+    return require_writable(places, user=user, who=f"the sink {context.sink}")
 
 
 def _layout(options: FilesOptions, context: QueryContext) -> Layout:

@@ -132,8 +132,7 @@ class SqlSink(StagedSink):
 
     def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
         """Ask the server what this user may do with the tables, or the file system who may write the database."""
-        self._target.require_rights(f"the sink {context.sink}", user)
-        return ""
+        return self._target.require_rights(f"the sink {context.sink}", user)
 
     def held_in_all(self, context: QueryContext) -> Held | None:  # noqa: ARG002  a table does not say who added what
         """Count the table's rows, where the query only adds some."""

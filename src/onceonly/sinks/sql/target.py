@@ -64,15 +64,14 @@ class Target:
         """Return what the table is like now; None where it is not there."""
         return self._described(self.options.table)
 
-    def require_rights(self, who: str, user: int | None) -> None:
+    def require_rights(self, who: str, user: int | None) -> str:
         """See that the tables may be used as an epoch does; ``user`` is the job's on this machine.
 
-        Raises ``ConfigurationError``, ``UnavailableError``.
+        Return why that cannot be seen. Raises ``ConfigurationError``, ``UnavailableError``.
         """
         files = self._sql.files()
         if files:
-            require_writable(files, user=user, who=who)
-            return
+            return require_writable(files, user=user, who=who)
         with self.transaction(keep=False, reads=True) as db:
             said, grants = lacking(db, self._sql)
         if said:
@@ -80,6 +79,7 @@ class Target:
                 f"{who}: its user in {self.options.url} lacks {', '.join(said)}",
                 next_step=f"have somebody run who may: {'; '.join(grants)}",
             )
+        return ""
 
     def is_empty(self) -> bool:
         """Say whether the table has no row; false where the user may not look."""
