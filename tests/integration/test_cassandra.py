@@ -8,6 +8,7 @@ import time
 import uuid
 from dataclasses import replace
 from decimal import Decimal
+from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -589,14 +590,25 @@ def test_each_refusal_of_a_server_with_users_and_tls_has_its_sentence(tmp_path: 
             session.execute(f"GRANT MODIFY ON rows.{bench.table} TO writer")
             assert "no CREATE permission" in said(bench).what
             session.execute("GRANT CREATE ON KEYSPACE rows TO writer")
+            books = f"rows.{bench.options['books']}"
+            unseen = f"what may be done with {books} shows only in doing it"
+            assert bench.sink().require_rights(CONTEXT) == unseen
             bench.committed(rows(a="1"))
             assert bench.seen() == {"a": "1"}
+            for right, table in product(("SELECT", "MODIFY"), (f"rows.{bench.table}", books)):
+                assert bench.sink().require_rights(CONTEXT) == ""
+                session.execute(f"REVOKE {right} ON {table} FROM writer")
+                with pytest.raises(ConfigurationError, match=f"no {right} permission on <table {table}>"):
+                    bench.sink().require_rights(CONTEXT)
+                session.execute(f"GRANT {right} ON {table} TO writer")
             for columns in ("key text PRIMARY KEY", "key text PRIMARY KEY, tags set<text>"):
                 alone = Bench(server, session, tmp_path, columns)
                 alone.options |= {"user": "writer", "password": "right", "books": bench.options["books"]}
                 session.execute(f"GRANT SELECT ON rows.{alone.table} TO writer")
                 with pytest.raises(ConfigurationError, match="no MODIFY permission"):
                     alone.sink().check(replace(CONTEXT, columns=(("key", "string"),)))
+                # No condition can be asked for there, and the doctor leaves nothing behind.
+                assert f"{alone.table} shows only" in alone.sink().require_rights(CONTEXT)
                 alone.close()
             # Half of what a mutation may have, which is half of a segment.
             assert bench.sink(**root).check(CONTEXT)["row_max"] == 2 << 20

@@ -87,7 +87,10 @@ class CassandraSink(BookedSink):
                 next_step=f"ALTER TABLE {self._target.name} WITH gc_grace_seconds = {given.tombstones_s:.0f}, or set "
                 "tombstones to what no task or driver can stand still for",
             )
-        self._target.try_permission(self._harmless(table))
+        # Where no column can have a condition, it removes what is older than all rows.
+        where = self._some(table)
+        old = f"DELETE FROM {self._target.name} USING TIMESTAMP 1 WHERE {where}"  # noqa: S608  names are quoted
+        self._target.try_permission(self._never(table) or old)
         self._target.open_books()
         return {_ROW_MAX: min(ROW_BYTES_MAX, self._target.mutation_max() // 2)}
 
@@ -112,18 +115,33 @@ class CassandraSink(BookedSink):
                 next_step="cast it in the query, or give the table a column of another type (see the sink's page)",
             )
 
-    def _harmless(self, table: Table) -> str:
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:  # noqa: ARG002  the cluster's users
+        """Ask for changes whose conditions never hold: the cluster looks at permissions before."""
+        never, given = self._never(self._target.table()), self._given
+        unseen = [
+            place
+            for place, is_told in (
+                (given.where, never is not None and self._target.try_permission(never)),
+                (f"{given.keyspace}.{given.books}", self._target.try_books()),
+            )
+            if not is_told
+        ]
+        return f"what may be done with {' and '.join(unseen)} shows only in doing it" if unseen else ""
+
+    def _never(self, table: Table) -> str | None:
         """Return a statement that needs all permissions on rows, and whose condition never holds.
 
-        Where no column can have one, it removes what is older than all rows.
+        None where no column can have one.
         """
         others = (each for each in table.types.items() if each[0] not in {*table.key, *table.statics})
-        regular = next((name for name, cql in others if types.has_own_time(cql)), None)
-        where = " AND ".join(f"{quoted(name)} = {types.some(table.types[name])}" for name in table.key)
+        regular = next((quoted(name) for name, cql in others if types.has_own_time(cql)), None)
         if regular is None:
-            return f"DELETE FROM {self._target.name} USING TIMESTAMP 1 WHERE {where}"  # noqa: S608  names are quoted
-        column = quoted(regular)
-        return f"UPDATE {self._target.name} SET {column} = null WHERE {where} IF {column} IN ()"  # noqa: S608
+            return None
+        return f"UPDATE {self._target.name} SET {regular} = null WHERE {self._some(table)} IF {regular} IN ()"  # noqa: S608
+
+    def _some(self, table: Table) -> str:
+        """Return what names the row of some key."""
+        return " AND ".join(f"{quoted(name)} = {types.some(table.types[name])}" for name in table.key)
 
     # --- rows -----------------------------------------------------------------------------------------------
 

@@ -153,8 +153,11 @@ class Target:
             gc_grace_s=int(found.options.get("gc_grace_seconds") or 0),
         )
 
-    def try_permission(self, text: str) -> None:
-        """Run a statement that changes nothing, to see whether the user may. Raises ``ConfigurationError``."""
+    def try_permission(self, text: str) -> bool:
+        """Run a statement that changes nothing, to see whether the user may; say whether the server tells.
+
+        Raises ``ConfigurationError``.
+        """
         from cassandra import InvalidRequest, Unauthorized
         from cassandra.protocol import SyntaxException
 
@@ -162,10 +165,11 @@ class Target:
             self._connected().execute(text)
         except Unauthorized as error:
             raise self._meaning(error) from error
-        except (InvalidRequest, SyntaxException):  # an older server may not know it, and tells nothing then
-            return
+        except (InvalidRequest, SyntaxException):  # an older server may not know it
+            return False
         except Exception as error:
             raise self._meaning(error) from error
+        return True
 
     def id(self) -> str:
         """Return the table's own id, which one that is made anew has not; empty where it is not there."""
@@ -188,10 +192,20 @@ class Target:
 
     # --- books ----------------------------------------------------------------------------------------------
 
+    def try_books(self) -> bool:
+        """As ``try_permission``, of what is done with the books; of those that are not there nobody tells."""
+        if not self._has_books():
+            return False
+        never = f"UPDATE {self._books} SET state = null WHERE target = 'x' IF state IN ()"  # noqa: S608  names are quoted
+        return self.try_permission(never)
+
+    def _has_books(self) -> bool:
+        keyspace = self._connected().cluster.metadata.keyspaces.get(self._options.keyspace)
+        return keyspace is not None and self._options.books in keyspace.tables
+
     def open_books(self) -> None:
         """Make the table of the books where it is not there. Idempotent."""
-        keyspace = self._connected().cluster.metadata.keyspaces.get(self._options.keyspace)
-        if keyspace is not None and self._options.books in keyspace.tables:
+        if self._has_books():
             return
         session = self._connected()
         self._asked(lambda: session.execute(f"CREATE TABLE IF NOT EXISTS {self._books} {_BOOKS}"))
