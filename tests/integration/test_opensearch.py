@@ -85,6 +85,25 @@ def error_of(action: Callable[[], object]) -> OnceonlyError:
     return raised.value
 
 
+def test_the_doctor_tries_its_rights_and_changes_nothing(bench: Bench) -> None:
+    bench.committed(rows(a="1"))
+    given = bench.sink()._search
+
+    def numbers() -> Any:  # noqa: ANN401  JSON
+        path = f"/{given.index},{given.books}/_stats?level=shards&filter_path=**.max_seq_no"
+        return bench.ask("GET", path)
+
+    before = numbers()
+    assert bench.sink().require_rights(CONTEXT) == ""
+    assert numbers() == before
+    assert (
+        bench.sink(books="none")
+        .require_rights(CONTEXT)
+        .endswith("has no index none yet, which a start makes")
+    )
+    assert bench.ask("GET", "/none?ignore_unavailable=true") == {}
+
+
 # --- keys and versions ------------------------------------------------------------------------------------------
 
 

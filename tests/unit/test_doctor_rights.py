@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
 from functools import partial
+from http.server import BaseHTTPRequestHandler
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from tests.unit import test_conformance_sinks, test_conformance_sql
 from tests.unit.doctor_bench import sick, well
+from tests.unit.http_double import served
 from tests.unit.operator_bench import BoxSink
 from tests.unit.store_bench import at_home, serving
 from tests.unit.test_operations_audit import Job
@@ -244,7 +248,7 @@ HAS = {"read": True, "index": True, "delete": True, "view_index_metadata": True}
 
 def cluster(monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[int, Any]]) -> OpenSearchSink:
     def ask(_: Target, method: str, path: str, body: object = None, *, fine: Any = ()) -> tuple[int, Any]:  # noqa: ANN401
-        assert method in {"POST", "GET"}
+        assert method == "POST"
         assert 403 in fine
         return answers.get(path, (400, {"error": f"no handler found for uri [{path}]"}))
 
@@ -264,12 +268,79 @@ def test_elasticsearch_tells_of_each_right(monkeypatch: pytest.MonkeyPatch, lack
         sink.require_rights(sink_context())
 
 
-def test_opensearch_tells_of_roles_alone_and_without_security_there_is_nothing_to_tell(
+REFUSED = {"type": "security_exception", "reason": "no permissions for [it] and User [name=writer]"}
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """OpenSearch with its security: ``closed`` names what it refuses, by method and the last part of the path."""
+
+    closed: ClassVar[tuple[str, str, str]] = ("", "", "")
+    missing: ClassVar[str] = ""
+    asked: ClassVar[list[str]] = []
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        path = self.path.partition("?")[0]
+        index, ask = path.split("/")[1:3] if path.count("/") > 1 else (path[1:], "")
+        self.asked.append(f"{self.command} {index} {ask}")
+        status, told = 200, dict[str, Any]()
+        if index == "_security":
+            status, told = 400, {"error": "no handler found"}
+        elif index == self.missing:
+            status = 404
+        elif (self.command, index, ask) == self.closed:
+            # Of one document in many it tells in the answer.
+            status, told = {
+                "_bulk": (200, {"items": [{"index": {"status": 403, "error": REFUSED}}]}),
+                "_mget": (200, {"docs": [{"_id": "x", "error": REFUSED}]}),
+            }.get(ask, (403, {"error": REFUSED, "status": 403}))
+        elif ask == "_mget":
+            told = {"docs": [{"_id": "x", "found": False}]}
+        elif ask == "_bulk":
+            told = {"items": [{"index": {"status": 409, "error": {"reason": "no document was found"}}}]}
+        elif self.command == "DELETE":
+            status, told = 409, {"error": {"reason": "no document was found"}, "status": 409}
+        data = b"" if self.command == "HEAD" else json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_HEAD = do_DELETE = _answer  # noqa: N815  the names that http.server calls
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def guarded(monkeypatch: pytest.MonkeyPatch, **more: object) -> Iterator[OpenSearchSink]:
+    for name, value in {"closed": ("", "", ""), "missing": "", **more, "asked": []}.items():
+        monkeypatch.setattr(Guarded, name, value)
+    for url in served(Guarded):
+        sink = OpenSearchSink({"url": f"http://{url}", "index": "rows", "books": "books", "key": "key"})
+        yield sink
+        sink.close()
+
+
+def test_of_opensearch_each_right_is_tried_by_what_never_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for sink in guarded(monkeypatch):
+        assert sink.require_rights(sink_context()) == ""
+    tried = [tuple(each.split(" ")) for each in Guarded.asked[1:]]
+    assert {(method, index) for method, index, _ in tried} == {
+        ("DELETE", "rows"), *product(("HEAD", "POST"), ("rows", "books"))
+    }  # fmt: skip
+    for each in tried:
+        for sink in guarded(monkeypatch, closed=each):
+            with pytest.raises(ConfigurationError, match="does not permit the user this one"):
+                sink.require_rights(sink_context())
+
+
+def test_books_that_are_not_there_yet_are_not_made_and_not_said_to_be_granted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    account = {"/_plugins/_security/api/account": (200, {"user_name": "w", "roles": ["writes_rows"]})}
-    assert cluster(monkeypatch, account).require_rights(sink_context()).endswith("the roles: writes_rows")
-    assert cluster(monkeypatch, {}).require_rights(sink_context()) == ""
+    for sink in guarded(monkeypatch, missing="books"):
+        assert sink.require_rights(sink_context()).endswith("has no index books yet, which a start makes")
+    assert [each for each in Guarded.asked if "books" in each] == ["HEAD books "]
 
 
 def sink_context() -> QueryContext:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import uuid
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ DROPPED = 200
 _PAGE = 1000
 _DELAY_FIRST_S, _DELAY_MAX_S = 0.1, 5.0
 _BLOCKED, _NO_INDEX = "cluster_block_exception", "index_not_found_exception"
+_REFUSED = "security_exception"
 _FLOOD = re.compile(r"read.only\W+allow.delete")
 _CONTENT_MAX = "http.max_content_length"
 _SIZE = re.compile(r"([\d.]+)(b|kb|mb|gb)")
@@ -126,8 +128,7 @@ class Target:
     def require_rights(self) -> str:
         """See that the user may read and write both indices; return why that cannot be seen.
 
-        Raises ``ConfigurationError``. Elasticsearch tells of each right, OpenSearch the names of roles alone, and
-        neither of anything where it lets everybody in.
+        Raises ``ConfigurationError``. Elasticsearch tells of each right where it has users; else it is tried.
         """
         given = self._options
         wanted = {
@@ -150,11 +151,26 @@ class Target:
                     next_step=f"grant its role that of the indices {given.index} and {given.books}",
                 )
             return ""
-        status, answer = self.ask("GET", "/_plugins/_security/api/account", fine=range(_BAD, 600))
-        if status == _OK and "roles" in answer:
-            roles = ", ".join(sorted(map(str, answer["roles"]))) or "none"
-            return f"{given.where} tells of its user's rights no more than the roles: {roles}"
-        return ""
+        unseen = [name for name, rights in wanted.items() if not self._tried(name, rights)]
+        return f"{given.where} has no index {unseen[0]} yet, which a start makes" if unseen else ""
+
+    def _tried(self, index: str, rights: Sequence[str]) -> bool:
+        """Ask for what a sink does with an index, of a document that nobody has: no condition of a change holds.
+
+        Return false where the index is not there. Raises a typed error.
+        """
+        if self.ask("HEAD", f"/{index}", fine=(_MISSING,))[0] == _MISSING:
+            return False
+        nobody = uuid.uuid4().hex
+        self._looked_up(f"/{index}/_mget", [nobody])
+        never = {"_id": nobody, "if_seq_no": 0, "if_primary_term": 1, "pipeline": "_none"}
+        for told in self._once(index, [Item(0, encoded({"index": never}), b"{}")]):
+            if told.status not in {_CONFLICT, DROPPED}:
+                raise self._meaning(told.status, told.reason)
+        if "delete" in rights:
+            path = f"/{index}/_doc/{nobody}?if_seq_no=0&if_primary_term=1"
+            self.ask("DELETE", path, fine=(_CONFLICT, _MISSING))
+        return True
 
     def content_max(self) -> int:
         """Return how many bytes a request may have, as far as the cluster tells; as it comes, 100 MB."""
@@ -217,7 +233,8 @@ class Target:
         for each in answer["docs"] if status == _OK else ():
             # A whole answer may be an error in each of its parts: a shard that is not up yet is not an empty one.
             if "error" in each:
-                meant = _MISSING if _NO_INDEX in _reason(each) else _UNAVAILABLE
+                said = _reason(each)
+                meant = _MISSING if _NO_INDEX in said else _FORBIDDEN if _REFUSED in said else _UNAVAILABLE
                 if meant not in fine:
                     raise self._meaning(meant, each)
             elif each["found"]:
