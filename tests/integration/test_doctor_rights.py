@@ -1,4 +1,4 @@
-"""Which right a user lacks on a real server is told without doing anything there: PostgreSQL, MariaDB, Redis."""
+"""Which right a user lacks on a real server is told without doing anything there: databases, Redis, HDFS."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from postgres_databases import BOOKS, ask, database
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext
+from onceonly.sinks.files import FilesSink
 from onceonly.sinks.redis import RedisSink
 from onceonly.sinks.sql import SqlSink
+from onceonly.stores import opened
+from onceonly.stores.access import Hadoop
+from onceonly.stores.address import parse
+from onceonly.stores.webhdfs import WebHdfs
+from onceonly_proof.embedded.hdfs import EmbeddedHdfs
 from onceonly_proof.embedded.mariadb import DATABASE, PASSWORD, EmbeddedMariaDb
 from onceonly_proof.embedded.redis import EmbeddedRedis
 
@@ -130,6 +136,30 @@ def test_redis(tmp_path: Path) -> None:
         _do(raw, ("ACL", "SETUSER", "writer", "resetkeys", "~other:*"))
         assert "ACL SETUSER writer" in refusal(sink()).next_step
         assert raw.keys("*") == []
+
+
+def test_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedHdfs(tmp_path / "hdfs", settings={"dfs.permissions.enabled": "true"}) as server:
+        monkeypatch.setattr(opened, "_told", Hadoop(server.hadoop()))
+        root = WebHdfs.of(parse(server.url), opened.told())
+        root.ask("PUT", "MKDIRS", "/out", permission="777")
+        context = QueryContext(query="q", sink="files", guarantee=Guarantee.EXACTLY_ONCE)
+
+        def told() -> str:
+            return FilesSink({"path": f"{server.url}/out"}).require_rights(context)
+
+        monkeypatch.setenv("HADOOP_USER_NAME", "writer")
+        FilesSink({"path": f"{server.url}/out"}).check(context)
+        assert told() == ""
+        for place in ("/out", "/out/_onceonly/epochs/q/files", "/out/_onceonly/staging/q/files"):
+            mode = root.ask("GET", "GETFILESTATUS", place)["FileStatus"]["permission"]
+            root.ask("PUT", "SETPERMISSION", place, permission="555")
+            with pytest.raises(ConfigurationError, match="user=writer, access=WRITE"):
+                told()
+            root.ask("PUT", "SETPERMISSION", place, permission=mode)
+        assert told() == ""
+        monkeypatch.delenv("HADOOP_USER_NAME")
+        assert "and the job's writer: ask as that one" in told()
 
 
 def _do(raw: Any, words: Iterable[str]) -> None:  # noqa: ANN401

@@ -44,6 +44,8 @@ class HdfsDouble:
     overwrites: bool = False
     old_rename: bool = False
     user: str = ""
+    owner: str = ""
+    closed: set[str] = field(default_factory=set)
     token: str = ""
     host: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -51,7 +53,7 @@ class HdfsDouble:
     def reset(self) -> None:
         """Hold nothing, and be honest."""
         self.overwrites = self.old_rename = False
-        for each in (self.files, self.folders, self.permissions, self.faults, self.operations):
+        for each in (self.files, self.folders, self.permissions, self.faults, self.operations, self.closed):
             each.clear()
 
     def fault(self, operation: str, *faults: Fault) -> None:
@@ -142,13 +144,21 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, self._rename(path, query)
         if operation == "LISTSTATUS":
             return 200, json.dumps({"FileStatuses": {"FileStatus": self._listed(path)}}).encode()
+        return self._tell(operation, path, query)
+
+    def _tell(self, operation: str, path: str, query: dict[str, str]) -> tuple[int, bytes]:
+        files = self.double.files
+        if operation == "GETHOMEDIRECTORY":
+            return 200, json.dumps({"Path": f"/user/{query['user.name']}"}).encode()
         if path not in files and path not in self._folders():
             raise _Refusal("FileNotFoundException")
-        if operation == "SETTIMES":
+        if operation == "CHECKACCESS" and path in self.double.closed:
+            raise _Refusal("AccessControlException")
+        if operation in {"SETTIMES", "CHECKACCESS"}:
             return 200, b""
         is_file = path in files
         status = _status("", "FILE" if is_file else "DIRECTORY", len(files.get(path, b"")))
-        return 200, json.dumps({"FileStatus": status}).encode()
+        return 200, json.dumps({"FileStatus": {**status, "owner": self.double.owner}}).encode()
 
     def _create(self, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
         if path in self.double.files and query.get("overwrite") == "false":

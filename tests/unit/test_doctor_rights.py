@@ -15,8 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from tests.unit import test_conformance_sinks, test_conformance_sql
-from tests.unit.doctor_bench import sick, well
+from tests.unit import (
+    test_conformance_delta,
+    test_conformance_iceberg,
+    test_conformance_sinks,
+    test_conformance_sql,
+)
+from tests.unit.doctor_bench import BOX, sick, well
 from tests.unit.http_double import served
 from tests.unit.operator_bench import BoxSink
 from tests.unit.store_bench import at_home, serving
@@ -201,6 +206,34 @@ def test_a_database_in_a_file_that_may_not_be_written(
         f"may not {'write' if part == 'file' else 'make files in'} {database(job, part)}"
         in found[RIGHTS].told
     )
+
+
+@pytest.mark.parametrize("part", ["_delta_log", "onceonly/{query}/delta", "onceonly/{query}/delta/_open"])
+def test_a_folder_of_a_table_that_may_not_be_written(
+    tmp_path: Path, closed: Callable[[Path], None], part: str
+) -> None:
+    job = Job(test_conformance_delta.TestDelta(), tmp_path)
+    assert ill(examined(job)) == set()
+    place = Path(job.world.options["path"], part.format(query=job.world.query))
+    assert place.is_dir()
+    closed(place)
+    found = examined(job)
+    assert ill(found) == {RIGHTS}
+    assert f"may not make files in {place}, which belongs to" in found[RIGHTS].told
+
+
+def test_what_a_catalogue_permits_is_not_told(tmp_path: Path) -> None:
+    found = examined(Job(test_conformance_iceberg.TestIceberg(), tmp_path))[RIGHTS]
+    assert found.health is Health.UNASKED
+    assert "what its catalogue permits shows only in doing it" in found.told
+
+
+def test_of_a_sink_that_was_not_asked_it_is_not_said_that_it_has_its_rights(tmp_path: Path) -> None:
+    coordinator = well(tmp_path / "cp")
+    given = Given(classes={"box": BOX})
+    found = doctor.examine(str(coordinator.path), given, only=("targets",), within_s=10)
+    (told,) = (each for each in found if each.probe == "give the rights")
+    assert told.health is Health.UNASKED
 
 
 class Lacking(BoxSink):

@@ -288,3 +288,31 @@ def test_how_old_a_file_is_the_name_node_tells_by_its_own_clock(
     bench.double.files["/data/out/x"] = b"x"  # of 22:13:20, as the double says of all
     monkeypatch.setattr(hdfs_double._Handler, "date_time_string", lambda _: "Tue, 14 Nov 2023 22:13:27 GMT")
     assert store.idle(RemotePath(TARGET) / "x") == 7.0
+
+
+def test_the_name_node_is_asked_for_the_jobs_rights_by_the_jobs_user_alone(
+    bench: OnHdfs, double: HdfsDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "job")
+    bench.store = stored(bench.target)
+    bench.prepared(rows(1))
+    double.owner = "job"
+    ask = partial(bench.sink().require_rights, bench.context)
+    assert ask() == ""
+    double.closed.add(f"/data/out/_onceonly/epochs/{bench.query}/files")
+    with pytest.raises(ConfigurationError, match="HDFS does not permit it"):
+        ask()
+    assert "CREATE" not in double.operations[double.operations.index("CHECKACCESS") :]
+    double.owner = "another"
+    assert ask() == "to HDFS this command's user is job, and the job's another: ask as that one"
+
+
+def test_a_name_node_that_does_not_tell_of_rights_is_no_alarm(
+    bench: OnHdfs, double: HdfsDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "job")
+    bench.store = stored(bench.target)
+    bench.prepared(rows(1))
+    double.owner = "job"
+    double.fault("CHECKACCESS", Fault("UnsupportedOperationException", status=400))
+    assert "does not tell what may be done" in bench.sink().require_rights(bench.context)

@@ -451,6 +451,19 @@ def test_what_a_lost_query_has_prepared_in_a_bucket_is_found(bench: InBucket) ->
     assert bench.sink().hanging() == []
 
 
+def test_of_a_bucket_only_what_may_be_listed_shows_without_doing_it(
+    bench: InBucket, double: S3Double
+) -> None:
+    bench.prepared(rows(1))
+    before = dict(double.objects)
+    assert bench.sink().require_rights(bench.context).endswith("shows only in doing it")
+    assert double.objects == before
+    for call in ("LIST", "UPLOADS"):
+        double.denied = {call}
+        with pytest.raises(ConfigurationError, match="S3 does not permit it"):
+            bench.sink().require_rights(bench.context)
+
+
 def test_rows_are_sent_in_parts_one_at_a_time(
     bench: InBucket, double: S3Double, monkeypatch: pytest.MonkeyPatch
 ) -> None:

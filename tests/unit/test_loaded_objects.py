@@ -103,6 +103,14 @@ def test_an_attempt_notes_itself_before_its_first_file_and_is_noted_until_it_is_
     assert sink.commit(handle) == AlreadyCommitted()
 
 
+def test_of_a_store_only_what_may_be_listed_shows_without_doing_it(bench: Bench, double: S3Double) -> None:
+    bench.prepared(rows(1))
+    assert bench.sink().require_rights(bench.query).endswith("shows only in doing it")
+    double.denied.add("LIST")
+    with pytest.raises(ConfigurationError, match="does not permit it"):
+        bench.sink().require_rights(bench.query)
+
+
 def test_an_attempt_that_was_swept_gives_no_vote_and_leaves_nothing(
     bench: Bench, double: S3Double, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,11 @@ class WebHdfs:
             raise
         return found
 
+    def user(self) -> str:
+        """Return by what name the name nodes know whoever asks. Raises as ``ask``."""
+        home: str = self.ask("GET", "GETHOMEDIRECTORY", "/")["Path"]
+        return home.rpartition("/")[2]
+
     def idle(self, path: str) -> float | None:
         """Return the seconds since a file was written, None where nothing has this name. Raises as ``ask``.
 

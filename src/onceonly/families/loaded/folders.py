@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from onceonly.durable import disk
+from onceonly.durable.access import require_writable
 from onceonly.durable.addresses import local_folder
 from onceonly.errors import UnavailableError
 from onceonly.families.loaded.load import OPEN, epoch_of, folder_of
@@ -44,6 +45,9 @@ class FolderHome:
 
     def prepare(self) -> None:
         """Ask nothing: what is missing is told by the first file."""
+
+    def require_rights(self, app: str, *, user: int | None, who: str) -> str:
+        return require_writable((self.folder / app, self.folder / app / OPEN), user=user, who=who)
 
     def begin(self, app: str, name: str) -> FolderStage:
         return FolderStage(self, app, name)

@@ -69,6 +69,10 @@ class ObjectHome:
         """See that the store refuses to put over a name, and grants what is needed. Raises ``ConfigurationError``."""
         self.store.below(_TRIED).prepare(())
 
+    def require_rights(self, app: str, *, user: int | None, who: str) -> str:  # noqa: ARG002  a store has its own
+        self.marked(app)
+        return f"what may be put and removed in {self.address.shown} shows only in doing it"
+
     def begin(self, app: str, name: str) -> ObjectStage:
         return ObjectStage(self, app, name)
 

@@ -80,6 +80,13 @@ class Home(Protocol):
         """See that the place is fit for what is put there, before the first record. Leaves nothing behind."""
         ...
 
+    def require_rights(self, app: str, *, user: int | None, who: str) -> str:
+        """See that files may be put here; return why that cannot be seen. Operator's process; only looks.
+
+        ``user`` is the job's on this machine. Raises ``ConfigurationError``.
+        """
+        ...
+
     def begin(self, app: str, name: str) -> Stage:
         """Begin an attempt such that a sweep finds it from now on. Executor. Raises ``OSError`` or a typed error."""
         ...

@@ -187,8 +187,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:  # noqa: ARG002  not needed
         loads = [Load.of(handle) for handle in handles]
         for load in loads[:1]:
-            books = self._read(load.app, load.epoch, since=load.since or None)
-            self.see(books, loads)
+            self.see(self._read(load.app, load.epoch, since=load.since or None), loads)
             missing.refuse(self, missing.wanted(self, self._newest.get(load.app, ())))
         missing.require_whole(self.home, loads)
 
@@ -274,6 +273,10 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         standing, entered = self.standing(app), newest_with_rows(self.books(app, None))
         # What a person has taken back is entered still, and stands no more.
         return None if standing is None or entered == NONE_YET else min(standing, entered)
+
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
+        app = app_of(context.query, context.sink)
+        return self.home.require_rights(app, user=user, who=f"the sink {context.sink}")
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         app = app_of(context.query, context.sink)

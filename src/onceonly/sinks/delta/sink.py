@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
 from onceonly.families.loaded.load import app_of, require_unchanged
@@ -137,6 +138,12 @@ class DeltaSink(WithdrawableSink):
     def keeps_all(self, books: Books) -> str:
         told = str(books.at.metadata().configuration.get("delta.appendOnly", ""))
         return "is append-only (delta.appendOnly)" if told.lower() == "true" else ""
+
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
+        unseen, folder = super().require_rights(context, user=user), self.at.folder
+        if unseen or folder is None:
+            return unseen
+        return require_writable((folder / target.LOG,), user=user, who=f"the sink {context.sink}")
 
     def sync(self, since: int) -> None:
         """Make all versions durable since one that was read; on a store they are. Raises ``UnavailableError``."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError
 from onceonly.families.columns import find
 from onceonly.sinks.files import mixing
@@ -77,20 +76,20 @@ def read_token(store: Files, target: Path) -> str | None:
     return None if data is None else data.decode(errors="replace")
 
 
-def require_rights(options: FilesOptions, context: QueryContext, user: int | None) -> str:
+def require_rights(store: Files, options: FilesOptions, context: QueryContext, user: int | None) -> str:
     """See that files may be made where an epoch makes some. Only looks; return why that cannot be seen.
 
-    Raises ``ConfigurationError``.
+    Raises ``ConfigurationError``, ``UnavailableError``.
     """
-    target = options.target
-    if isinstance(target, RemotePath):
-        return f"what may be done in {target} shows only in doing it"
     places = (
-        target,
-        manifest_folder(target, context.query, context.sink),
+        options.target,
+        manifest_folder(options.target, context.query, context.sink),
         staging_folder(options.staging, context.query, context.sink),
     )
-    return require_writable(places, user=user, who=f"the sink {context.sink}")
+    try:
+        return store.require_rights(places, user=user, who=f"the sink {context.sink}")
+    except OSError as error:
+        raise unavailable(f"the rights on {options.target} could not be asked", error) from error
 
 
 def _layout(options: FilesOptions, context: QueryContext) -> Layout:

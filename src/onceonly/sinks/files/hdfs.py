@@ -21,7 +21,7 @@ from onceonly.stores.port import put_once
 from onceonly.stores.webhdfs import MISSING, TAKEN, BrokenOffError, RefusedError, WebHdfs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from onceonly.sinks.files.paths import RemotePath, Room
@@ -86,6 +86,20 @@ class HdfsFiles:
 
     def room(self, target: Path) -> Room:  # noqa: ARG002  dfs.namenode.fs-limits.max-component-length
         return ROOM
+
+    def require_rights(self, places: Sequence[Path], *, user: int | None, who: str) -> str:  # noqa: ARG002  HDFS has its own
+        # The name node answers of whoever asks; the job is who has made the query's own folders.
+        job = (self._status(places[-1]) or {}).get("owner", "not known")
+        try:
+            me = self._web.user()
+            if me != job:
+                return f"to HDFS this command's user is {me}, and the job's {job}: ask as that one"
+            for place in places:
+                found = next(each for each in (place, *place.parents) if self._status(each) is not None)
+                self._web.ask("GET", "CHECKACCESS", _at(found), fsaction="-wx")
+        except RefusedError as error:
+            return f"the name node does not tell what may be done in {places[0]}: {error}"
+        return ""
 
     def age(self, path: Path) -> float:
         return self.idle(path) or 0.0

@@ -13,6 +13,7 @@ from onceonly.stores.opened import open_store, open_uploads
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from onceonly.sinks.files.paths import RemotePath
@@ -78,6 +79,13 @@ class ObjectFiles:
 
     def delete(self, path: Path) -> None:
         self.objects.delete(key_of(path))
+
+    def require_rights(self, places: Sequence[Path], *, user: int | None, who: str) -> str:  # noqa: ARG002  a bucket has its own
+        target, *own = places
+        for place in own:
+            self.names(place)
+        next(self.uploads.standing(prefix_of(target)), None)
+        return f"what may be put and removed in {target} shows only in doing it"
 
     def room(self, target: Path) -> Room:
         return Room(folders=_KEY_BYTES_MAX - len(prefix_of(target).encode()) - len("/") - FILE_BYTES_MAX)

@@ -127,7 +127,7 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
 
     def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
         """Ask the file system who may make files there."""
-        return checks.require_rights(self._files, context, user)
+        return checks.require_rights(self._store, self._files, context, user)
 
     def held(self, handles: Sequence[Handle]) -> Held | None:
         """Compare the files of an epoch with what was written."""

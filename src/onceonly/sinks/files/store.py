@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 import xxhash
 
 from onceonly.durable import disk
+from onceonly.durable.access import require_writable
 from onceonly.errors import UnavailableError, WriteFailedError
 from onceonly.sinks.files.paths import ROOM, RemotePath, Room
 from onceonly.sinks.files.staging.moving import move
 from onceonly.stores.address import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from onceonly.sinks.files.objects import ObjectFiles
 
@@ -72,6 +73,13 @@ class Files(Protocol):
 
     def room(self, target: Path) -> Room:
         """Return how long names may be in a target."""
+        ...
+
+    def require_rights(self, places: Sequence[Path], *, user: int | None, who: str) -> str:
+        """See that files may be made in a target and in folders of a query's own; return why that cannot be seen.
+
+        ``user`` is the job's on this machine. Only looks. Raises ``ConfigurationError``.
+        """
         ...
 
 
@@ -174,6 +182,9 @@ class LocalStore:
 
     def room(self, target: Path) -> Room:
         return Room(name=min(os.pathconf(target, "PC_NAME_MAX"), ROOM.name))
+
+    def require_rights(self, places: Sequence[Path], *, user: int | None, who: str) -> str:
+        return require_writable(places, user=user, who=who)
 
     def age(self, path: Path) -> float:
         try:

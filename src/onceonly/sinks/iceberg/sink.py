@@ -138,6 +138,10 @@ class IcebergSink(WithdrawableSink):
         snapshot = target.left_out_in(books.at, app)
         return "" if snapshot is None else f"snapshot {snapshot}"
 
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
+        unseen = super().require_rights(context, user=user)
+        return unseen or "what its catalogue permits shows only in doing it"
+
     def sync(self, since: int) -> None:  # noqa: ARG002  of the newest state only
         """Make the metadata durable that the catalogue names. Raises ``UnavailableError``."""
         try:
