@@ -451,6 +451,29 @@ def test_what_a_lost_query_has_prepared_in_a_bucket_is_found(bench: InBucket) ->
     assert bench.sink().hanging() == []
 
 
+def test_a_commit_in_a_bucket_that_was_broken_off_is_found(bench: InBucket, double: S3Double) -> None:
+    handle = bench.prepared(rows(1, 2), epoch=3)
+    seen: set[tuple[bool, int]] = set()
+    for nth in count(1):
+        bench.dying(nth, answered=True)
+        if not dies(partial(bench.sink().commit, handle)):
+            break
+        bench.store = stored(bench.target)
+        told = [each.told for each in bench.sink().hanging()]
+        # Where all uploads are completed, nothing waits.
+        assert len(told) == bool(double.open_uploads)
+        is_begun = any(name.endswith(".mark") for name in double.objects)
+        assert all(("its commit was broken off" in each) is is_begun for each in told)
+        seen.update({(is_begun, len(told))})
+    assert seen == {(False, 1), (True, 1), (True, 0)}
+    bench.store = stored(bench.target)
+    bench.sink().complete(bench.context, 3, [handle])
+    assert bench.sink().hanging() == []
+    void = bench.prepared(rows(5), epoch=4)
+    bench.sink().abort(void)
+    assert bench.sink().hanging() == []
+
+
 def test_of_a_bucket_only_what_may_be_listed_shows_without_doing_it(
     bench: InBucket, double: S3Double
 ) -> None:

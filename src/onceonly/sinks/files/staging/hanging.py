@@ -10,7 +10,6 @@ from onceonly.model import Guarantee
 from onceonly.ports import QueryContext
 from onceonly.ports.standing import Hanging
 from onceonly.sinks.files.paths import escape, place, unescape
-from onceonly.sinks.files.staging.staged import state_of
 from onceonly.sinks.files.store import unavailable
 from onceonly.words import time_of
 
@@ -59,7 +58,7 @@ def _of_query(target: Target, folder: Path, query: str) -> Iterator[Hanging]:
 def _told(target: Target, context: QueryContext, found: Leftover) -> Hanging:
     folder = place(found.data["staging"])
     idle_s, by_hand = target.by_hand(folder)
-    is_begun = state_of(folder.name)[1] == "committing"
+    is_begun = target.is_begun(folder)
     what = "decided, and its commit was broken off" if is_begun else "written, and perhaps decided"
     return Hanging(
         transaction=found.transaction,

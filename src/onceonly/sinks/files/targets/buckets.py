@@ -37,7 +37,7 @@ from onceonly.sinks.files.targets.port import UnsureError
 from onceonly.stores.uploads import Completion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from onceonly.model import Handle
@@ -150,22 +150,27 @@ class BucketTarget:
             epoch = epoch_of(transaction)
             marked = transaction + _MARK in names
             settled = marked and newest is not None and newest >= epoch
+            is_open = not marked or (not settled and self._waits(root / transaction))
             found.append(
                 Leftover(
                     transaction=SETTLED + transaction if settled else transaction,
                     data={"staging": str(root / transaction)},
                     epoch=epoch,
-                    is_open=not marked,
+                    is_open=is_open,
                 )
             )
         return found
 
+    def is_begun(self, folder: Path) -> bool:
+        return self.files.read(_mark(folder)) == _BEGUN
+
     def by_hand(self, folder: Path) -> tuple[float, str]:
         unique = folder.name.rpartition("-")[2]
-        note = _open(folder)
-        return self.files.idle(note) or 0.0, (
+        note, mark = _open(folder), _mark(folder)
+        idle_s = self.files.idle(mark)
+        return (self.files.idle(note) or 0.0) if idle_s is None else idle_s, (
             f"ending the uploads whose keys have -{unique}- in them (aws s3api abort-multipart-upload), and then "
-            f"deleting {note}, does"
+            f"deleting {note}{'' if idle_s is None else f' and {mark}'}, does"
         )
 
     def abort(self, handle: Handle, *, root: Path | None) -> None:
@@ -181,7 +186,8 @@ class BucketTarget:
             if is_kept and "files" in handle.data:
                 self._end(Prepared.of(handle))
             elif is_kept:
-                self._end_listed(transaction)
+                for key, upload in self._listed(transaction):
+                    self._uploads.end(key, upload)
         # The mark last: while it is there, the next sweep comes back.
         self.files.delete(_open(folder))
         self.files.delete(_mark(folder))
@@ -270,12 +276,16 @@ class BucketTarget:
     def _end(self, prepared: Prepared) -> None:
         self._each(prepared, lambda _, file, upload: self._uploads.end(self._key(prepared, file), upload.id))
 
-    def _end_listed(self, transaction: str) -> None:
-        """End the uploads of an attempt that left no handle: the names of its files say whose they are."""
+    def _waits(self, folder: Path) -> bool:
+        """Say whether a commit was begun and left an upload open; no where the store lists those of whole keys only."""
+        return self.is_begun(folder) and any(self._listed(folder.name))
+
+    def _listed(self, transaction: str) -> Iterator[tuple[str, str]]:
+        """List the open uploads of an attempt without its handle: the names of its files say whose they are."""
         unique = f"-{transaction.rpartition('-')[2]}-"
         for key, upload in self._uploads.standing(prefix_of(self._options.target)):
             if unique in key.rpartition("/")[2]:
-                self._uploads.end(key, upload)
+                yield key, upload
 
 
 class UploadStage:

@@ -10,7 +10,7 @@ from onceonly.model import AlreadyCommitted, Committed, Outcome
 from onceonly.ports.standing import Stands
 from onceonly.sinks.files.paths import RemotePath, staging_folder
 from onceonly.sinks.files.staging import leftovers, placing, probing
-from onceonly.sinks.files.staging.staged import committing, staged_name
+from onceonly.sinks.files.staging.staged import committing, staged_name, state_of
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class FolderTarget:
 
     def recover(self, context: QueryContext) -> list[Leftover]:
         return leftovers.recover(self.files, self._options, context)
+
+    def is_begun(self, folder: Path) -> bool:
+        return state_of(folder.name)[1] == "committing"
 
     def by_hand(self, folder: Path) -> tuple[float, str]:
         remove = "hdfs dfs -rm -r" if isinstance(folder, RemotePath) else "rm -r"

@@ -100,6 +100,10 @@ class Target(Protocol):
         """List this query's transactions that have left something. Changes nothing. Raises ``UnavailableError``."""
         ...
 
+    def is_begun(self, folder: Path) -> bool:
+        """Say whether a transaction's commit was begun, by the ``folder`` that ``recover`` names. Only looks."""
+        ...
+
     def by_hand(self, folder: Path) -> tuple[float, str]:
         """Return for how many seconds nobody has touched what waits of a transaction, and how a person removes it.
 
