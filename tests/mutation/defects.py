@@ -3141,6 +3141,37 @@ DEFECTS: Final = (
         tests=(LOST + "test_what_a_lost_query_has_prepared_is_found_and_ends_as_it_is_told",),
     ),
     Defect(
+        name="hanging-blind-for-broken-commits-in-buckets",
+        group=FILES,
+        what="What a commit in a bucket has begun and not ended is told to nobody, once its checkpoint is lost",
+        file="sinks/files/targets/buckets.py",
+        before="            is_open = not marked or (not settled and self._waits(root / transaction))\n",
+        after="            is_open = not marked\n",
+        tests=(FILE_BUCKETS + "test_a_commit_in_a_bucket_that_was_broken_off_is_found",),
+    ),
+    Defect(
+        name="hanging-safe-where-nobody-may-look",
+        group=FILES,
+        what="A folder of temporary files that may not be listed ends with the exit status of one that is empty",
+        file="cli/hanging.py",
+        before="        shared.EXIT_CANNOT_TELL if any(each.is_open is None for each in found) else 0,\n",
+        after="",
+        tests=(
+            "tests/unit/test_operations_hanging.py::test_what_could_not_be_looked_at_is_neither_open_nor_safe",
+        ),
+    ),
+    Defect(
+        name="doctor-blind-for-folders-above",
+        group=FILES,
+        what="A job that may not enter a folder above its target has its rights on it, says the doctor",
+        file="durable/access.py",
+        before="        if not _may(folder, user, _ENTER):\n",
+        after="        if not _may(folder, user, 0):\n",
+        tests=(
+            "tests/unit/test_doctor_rights.py::test_a_folder_above_a_target_that_the_jobs_user_may_not_enter",
+        ),
+    ),
+    Defect(
         name="doctor-blind-for-another-users-rights",
         group=FILES,
         what="A doctor who may write everywhere says that the job, whose user may not, has its rights",
