@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from tests.unit import (
+    hdfs_double,
     test_conformance_delta,
     test_conformance_iceberg,
     test_conformance_sinks,
     test_conformance_sql,
 )
 from tests.unit.doctor_bench import BOX, sick, well
+from tests.unit.hdfs_double import HdfsDouble
 from tests.unit.http_double import served
 from tests.unit.operator_bench import BoxSink
 from tests.unit.store_bench import at_home, serving
@@ -29,11 +31,14 @@ from tests.unit.test_operations_audit import Job
 
 from onceonly.durable import access
 from onceonly.errors import ConfigurationError
+from onceonly.log.opening import accept_move
 from onceonly.operations import doctor, doctor_targets
 from onceonly.operations.given import Given
 from onceonly.operations.probes import Health
 from onceonly.sinks.opensearch.sink import OpenSearchSink
 from onceonly.sinks.opensearch.target import Target
+from onceonly.stores import opened
+from onceonly.stores.access import Hadoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -101,6 +106,28 @@ def of_nobody(monkeypatch: pytest.MonkeyPatch, places: Iterable[Path]) -> None:
     monkeypatch.setattr(doctor_targets, "jobs_user", lambda _checkpoint: NOBODY)
     for place in places:
         place.chmod(0o777)
+
+
+def test_of_a_checkpoint_on_hdfs_the_name_node_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = well(tmp_path / "cp")
+    monkeypatch.setenv("HADOOP_USER_NAME", "job")
+    for double in hdfs_double.serve(HdfsDouble(owner="job")):
+        monkeypatch.setattr(opened, "_told", Hadoop({"dfs.namenode.http-address": double.host}))
+        for path in (each for each in coordinator.path.rglob("*") if each.is_file()):
+            double.files[f"/cp/{path.relative_to(coordinator.path)}"] = path.read_bytes()
+        accept_move("hdfs://nn/cp")
+
+        def told() -> Finding:
+            found = doctor.examine("hdfs://nn/cp", Given(), only=("disk",), within_s=30)
+            return next(each for each in found if each.probe == "permissions")
+
+        assert told().health is Health.WELL
+        double.closed = {"/cp/commits"}
+        assert (told().health, "does not permit it" in told().told) == (Health.SICK, True)
+        double.owner = "another"
+        assert told().health is Health.UNASKED
 
 
 @pytest.mark.parametrize("part", PARTS)

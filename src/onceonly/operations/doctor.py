@@ -32,6 +32,7 @@ from onceonly.operations.find import find, single
 from onceonly.operations.probes import Health, Sick, Unasked, asked
 from onceonly.operations.rescale import COMMAND as RESCALE
 from onceonly.ports.standing import Stands
+from onceonly.stores.opened import address_of, open_store
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
 _ROOT: Final = 0
 _OWNER_WRITES: Final = 0o200
 _OTHERS_WRITE: Final = 0o022
+_WRITTEN: Final = (
+    "offsets", "commits", identity.FOLDER, *(f"{identity.FOLDER}/{name}" for name in log_files.FOLDERS)
+)  # fmt: skip
+"""The folders of a checkpoint in which its job makes files."""
 _THEN_UNASKED: Final = {
     ("log", "whole"): frozenset(
         {"log", "spark", "clocks", "ids", "source", "transactions", "targets", "timeouts"}
@@ -233,14 +238,13 @@ def _room(checkpoint: Checkpoint) -> None:
 def _permissions(checkpoint: Checkpoint) -> None:
     """See that the job's user may write where the job does: a command of another user may have made a folder there."""
     if checkpoint.folder is None:
-        raise Unasked(
-            f"what may be written to {checkpoint.address} shows only in doing it", doctor_targets.TRIED
-        )
+        if unseen := _unseen_on_store(checkpoint):
+            raise Unasked(unseen, doctor_targets.TRIED)
+        return
     user = doctor_targets.jobs_user(checkpoint)
     if user is not None:
         require_reachable(checkpoint.folder / "offsets", user=user, who="the checkpoint")
-    log = (identity.FOLDER, *(f"{identity.FOLDER}/{name}" for name in log_files.FOLDERS))
-    for name in ("offsets", "commits", *log):
+    for name in _WRITTEN:
         folder = checkpoint.folder / name.rstrip("/")
         if not folder.exists():
             continue
@@ -254,6 +258,17 @@ def _permissions(checkpoint: Checkpoint) -> None:
                 "there",
                 f"chown -R {shlex.quote(job)} {shlex.quote(str(checkpoint.folder))}, and run commands as that user",
             )
+
+
+def _unseen_on_store(checkpoint: Checkpoint) -> str:
+    """See that the job may write on HDFS; return why that cannot be seen there, or elsewhere. Raises a typed error."""
+    from onceonly.stores.hdfs import HdfsStore
+
+    store = open_store(address_of(checkpoint.location, what="the checkpoint"))
+    if not isinstance(store, HdfsStore):
+        return f"what may be written to {checkpoint.address} shows only in doing it"
+    newest = max(checkpoint.told.files.numbers("offsets"), default="")
+    return store.require_rights([name.rstrip("/") for name in _WRITTEN], of=f"offsets/{newest}".rstrip("/"))
 
 
 def _lag(checkpoint: Checkpoint) -> None:

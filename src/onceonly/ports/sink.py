@@ -285,7 +285,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         ``user`` is the job's on this machine, None where nothing tells that. Return why it cannot be seen, empty where
         it is. Raise ``ConfigurationError`` that names what is missing, ``UnavailableError``.
         """
-        return "this sink has no way to see its rights without doing what needs them"
+        return "its rights show only in doing what needs them"
 
     def held(self, handles: Sequence[Handle]) -> Held | None:  # noqa: ARG002
         """Read what the target holds of one committed epoch; None where it tells no epochs apart, or not so old ones.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import OnceonlyError, UnavailableError
@@ -24,6 +25,23 @@ if TYPE_CHECKING:
     from onceonly.stores.address import Address
 
 _OLD_MS = 3600_000
+
+
+def require_rights(web: WebHdfs, folders: Sequence[str], *, of: str) -> str:
+    """See that whoever has made ``of`` may put files in folders, or where they would be; return why it cannot be seen.
+
+    A name node answers of nobody but who asks. Only looks. Raises as ``WebHdfs.ask``.
+    """
+    try:
+        me, job = web.user(), (web.status(of) or {}).get("owner", "not known")
+        if me != job:
+            return f"to HDFS this command's user is {me}, and the job's {job}: ask as that one"
+        for folder in map(PurePosixPath, folders):
+            found = next(each for each in (folder, *folder.parents) if web.status(str(each)) is not None)
+            web.ask("GET", "CHECKACCESS", str(found), fsaction="-wx")
+    except RefusedError as error:
+        return f"the name node does not tell what may be done in {folders[0]}: {error}"
+    return ""
 
 
 class HdfsStore:
@@ -50,6 +68,10 @@ class HdfsStore:
         Raises ``ConfigurationError``, ``UnavailableError``.
         """
         probe(self, place=self._address.text)
+
+    def require_rights(self, folders: Sequence[str], *, of: str) -> str:
+        """As the function of this name."""
+        return require_rights(self._web, [self._path(each) for each in folders], of=self._path(of))
 
     def put_if_absent(
         self, name: str, data: bytes, *, before_publish: Callable[[], None] | None = None

@@ -15,7 +15,7 @@ import xxhash
 
 from onceonly.errors import OnceonlyError
 from onceonly.sinks.files.paths import ROOM
-from onceonly.stores.hdfs import HdfsStore
+from onceonly.stores.hdfs import HdfsStore, require_rights
 from onceonly.stores.opened import told
 from onceonly.stores.port import put_once
 from onceonly.stores.webhdfs import MISSING, TAKEN, BrokenOffError, RefusedError, WebHdfs
@@ -88,18 +88,7 @@ class HdfsFiles:
         return ROOM
 
     def require_rights(self, places: Sequence[Path], *, user: int | None, who: str) -> str:  # noqa: ARG002  HDFS has its own
-        # The name node answers of whoever asks; the job is who has made the query's own folders.
-        job = (self._status(places[-1]) or {}).get("owner", "not known")
-        try:
-            me = self._web.user()
-            if me != job:
-                return f"to HDFS this command's user is {me}, and the job's {job}: ask as that one"
-            for place in places:
-                found = next(each for each in (place, *place.parents) if self._status(each) is not None)
-                self._web.ask("GET", "CHECKACCESS", _at(found), fsaction="-wx")
-        except RefusedError as error:
-            return f"the name node does not tell what may be done in {places[0]}: {error}"
-        return ""
+        return require_rights(self._web, list(map(_at, places)), of=_at(places[-1]))
 
     def age(self, path: Path) -> float:
         return self.idle(path) or 0.0
