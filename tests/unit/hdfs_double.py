@@ -46,6 +46,7 @@ class HdfsDouble:
     user: str = ""
     owner: str = ""
     closed: set[str] = field(default_factory=set)
+    unlisted: set[str] = field(default_factory=set)
     token: str = ""
     host: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -53,7 +54,9 @@ class HdfsDouble:
     def reset(self) -> None:
         """Hold nothing, and be honest."""
         self.overwrites = self.old_rename = False
-        for each in (self.files, self.folders, self.permissions, self.faults, self.operations, self.closed):
+        for each in (
+            self.files, self.folders, self.permissions, self.faults, self.operations, self.closed, self.unlisted,
+        ):  # fmt: skip
             each.clear()
 
     def fault(self, operation: str, *faults: Fault) -> None:
@@ -230,6 +233,8 @@ class _Handler(BaseHTTPRequestHandler):
                 folders.add(name)
 
     def _listed(self, path: str) -> list[dict[str, Any]]:
+        if path in self.double.unlisted:
+            raise _Refusal("AccessControlException")
         folder = path.rstrip("/") + "/"
         files, folders = self.double.files, self._folders()
         if path in files:

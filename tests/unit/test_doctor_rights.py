@@ -202,7 +202,9 @@ def test_where_nothing_tells_whose_the_job_is_nobodys_rights_are_asked(
 ) -> None:
     """As of a checkpoint on a store: the doctor's own rights say nothing of the job's."""
     for suite in (test_conformance_sinks.TestFiles(), test_conformance_sql.TestSqlite()):
-        job = Job(suite, tmp_path / suite.sink.name)
+        folder = tmp_path / suite.sink.name
+        folder.mkdir()
+        job = Job(suite, folder)
         monkeypatch.setattr(doctor_targets, "jobs_user", lambda _checkpoint: None)
         found = examined(job)[RIGHTS]
         assert found.health is Health.UNASKED

@@ -290,6 +290,17 @@ def test_how_old_a_file_is_the_name_node_tells_by_its_own_clock(
     assert store.idle(RemotePath(TARGET) / "x") == 7.0
 
 
+def test_a_folder_that_this_user_may_not_list_hides_nothing_on_hdfs(
+    bench: OnHdfs, double: HdfsDouble
+) -> None:
+    handle = bench.prepared(rows(1), epoch=3)
+    bench.query = "another"
+    bench.prepared(rows(2))
+    double.unlisted.add("/data/out/_onceonly/staging/another")
+    unseen, found = bench.sink().hanging()
+    assert (unseen.query, unseen.is_open, found.transaction) == ("another", None, handle.transaction)
+
+
 def test_the_name_node_is_asked_for_the_jobs_rights_by_the_jobs_user_alone(
     bench: OnHdfs, double: HdfsDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:

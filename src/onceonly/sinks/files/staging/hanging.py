@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from onceonly.errors import UnavailableError
+from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext
 from onceonly.ports.standing import Hanging
@@ -37,8 +37,10 @@ def hanging(target: Target, staging: Path) -> list[Hanging]:
             found += _of_query(target, folder, query)
         except NotADirectoryError:
             continue  # a file of somebody's
-        except (OSError, UnavailableError) as error:
-            if isinstance(error, PermissionError) or isinstance(error.__cause__, PermissionError):
+        except (OSError, ConfigurationError, UnavailableError) as error:
+            # All queries' folders were listed, so what is missing is a right: on HDFS it stands in a sentence.
+            forbidden = PermissionError | ConfigurationError
+            if isinstance(error, forbidden) or isinstance(error.__cause__, forbidden):
                 found.append(Hanging.unlisted(query, str(folder)))
             elif isinstance(error, OSError):
                 raise unavailable(f"what waits in {folder} could not be looked at", error) from error
