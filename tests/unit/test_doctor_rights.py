@@ -93,9 +93,11 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 
 @pytest.fixture
 def deep() -> Iterator[Path]:
-    """A folder that every user may enter, as may nobody else those of pytest."""
+    """A folder that every user may enter; those of pytest are closed by each session that starts."""
     top = Path(tempfile.mkdtemp())
-    top.chmod(0o755)
+    for each in (top, *top.parents):
+        if not each.stat().st_mode & 0o001:
+            each.chmod(0o711)
     (top / "deep").mkdir()
     yield top / "deep"
     shutil.rmtree(top)
@@ -352,10 +354,11 @@ class Guarded(BaseHTTPRequestHandler):
             status = 404
         elif (self.command, index, ask) == self.closed:
             # Of one document in many it tells in the answer.
-            status, told = {
-                "_bulk": (200, {"items": [{"index": {"status": 403, "error": REFUSED}}]}),
-                "_mget": (200, {"docs": [{"_id": "x", "error": REFUSED}]}),
-            }.get(ask, (403, {"error": REFUSED, "status": 403}))
+            status = 200 if ask in {"_bulk", "_mget"} else 403
+            told = {
+                "_bulk": {"items": [{"index": {"status": 403, "error": REFUSED}}]},
+                "_mget": {"docs": [{"_id": "x", "error": REFUSED}]},
+            }.get(ask, {"error": REFUSED, "status": 403})
         elif ask == "_mget":
             told = {"docs": [{"_id": "x", "found": False}]}
         elif ask == "_bulk":
@@ -376,7 +379,8 @@ class Guarded(BaseHTTPRequestHandler):
 
 
 def guarded(monkeypatch: pytest.MonkeyPatch, **more: object) -> Iterator[OpenSearchSink]:
-    for name, value in {"closed": ("", "", ""), "missing": "", **more, "asked": []}.items():
+    given: dict[str, object] = {"closed": ("", "", ""), "missing": "", **more, "asked": []}
+    for name, value in given.items():
         monkeypatch.setattr(Guarded, name, value)
     for url in served(Guarded):
         sink = OpenSearchSink({"url": f"http://{url}", "index": "rows", "books": "books", "key": "key"})

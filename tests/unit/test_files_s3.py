@@ -458,7 +458,7 @@ def test_a_commit_in_a_bucket_that_was_broken_off_is_found(bench: InBucket, doub
         bench.dying(nth, answered=True)
         if not dies(partial(bench.sink().commit, handle)):
             break
-        bench.store = stored(bench.target)
+        bench.store = stored(bench.target)  # type: ignore[assignment]
         told = [each.told for each in bench.sink().hanging()]
         # Where all uploads are completed, nothing waits.
         assert len(told) == bool(double.open_uploads)
@@ -466,7 +466,7 @@ def test_a_commit_in_a_bucket_that_was_broken_off_is_found(bench: InBucket, doub
         assert all(("its commit was broken off" in each) is is_begun for each in told)
         seen.update({(is_begun, len(told))})
     assert seen == {(False, 1), (True, 1), (True, 0)}
-    bench.store = stored(bench.target)
+    bench.store = stored(bench.target)  # type: ignore[assignment]
     bench.sink().complete(bench.context, 3, [handle])
     assert bench.sink().hanging() == []
     void = bench.prepared(rows(5), epoch=4)
