@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.json
+import pyarrow.orc
 import pytest
 from tests.unit.files_bench import STEPS, Files, quick, rows
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["quick"]  # a fixture
-END = {"parquet": "parquet", "json": "json", "csv": "csv", "text": "txt"}
+END = {"parquet": "parquet", "orc": "orc", "json": "json", "csv": "csv", "text": "txt"}
 LAYERS = {"json": "read_json", "csv": "read_csv", "parquet": "read_parquet"}
 
 
@@ -43,6 +44,8 @@ def duck(target: Path, form: str) -> list[int]:
     if form == "text":
         lines = rows_of(f"SELECT content FROM read_text('{pattern}')")  # noqa: S608  our own path
         return [int(line) for (content,) in lines for line in content.splitlines()]
+    if form not in LAYERS:  # it reads no ORC
+        return plain_glob(target, form)
     options = ", names=['id']" if form == "csv" else ""
     try:
         found = rows_of(f"SELECT id FROM {LAYERS[form]}('{pattern}'{options})")  # noqa: S608
@@ -67,6 +70,7 @@ def pandas_each(target: Path, form: str) -> list[int]:
     """As people do it: glob, then a frame for each file."""
     read: dict[str, Callable[[Any], pd.DataFrame]] = {
         "parquet": pd.read_parquet,
+        "orc": pd.read_orc,
         "json": lambda path: pd.read_json(path, lines=True),
         "csv": lambda path: pd.read_csv(path, names=["id"]),
         "text": lambda path: pd.read_csv(path, names=["id"]),
@@ -97,6 +101,8 @@ def hive(target: Path, form: str) -> list[int]:
 def ids_of(path: Path, form: str) -> list[int]:
     if form == "parquet":
         return [int(value) for value in pa.parquet.ParquetFile(path).read()["id"].to_pylist()]
+    if form == "orc":
+        return [int(value) for value in pa.orc.read_table(path)["id"].to_pylist()]
     if form == "json":
         return [int(value) for value in pa.json.read_json(path)["id"].to_pylist()]
     return [int(line) for line in path.read_text().splitlines()]
