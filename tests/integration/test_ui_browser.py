@@ -14,6 +14,8 @@ import ui_browser
 from tests.unit import ui_bench
 from tests.unit.operator_bench import QUERY, QueryCoordinator
 from tests.unit.test_ui_pages import EVIL, PAGES, evil_query
+from tests.unit.test_ui_traces import write
+from tests.unit.test_view_tries import DEAD, recorded
 from tests.unit.ui_bench import WAIT_S
 
 from onceonly.log.progress import Progress, ProgressFiles, SourceReport
@@ -280,6 +282,26 @@ def test_what_is_new_comes_by_itself_and_the_focus_stays(
     query.decide(4)
     page.get_by_text("chk-4 is decided, and 2 transactions").wait_for()
     page.get_by_role("button", name="Copy").wait_for()
+
+
+def test_what_only_the_event_log_tells_comes_by_itself(
+    query: QueryCoordinator, browser: Browser, tmp_path: Path
+) -> None:
+    query.set_barrier(3)
+    lines = [{**line, "query": QUERY, "epoch": 3} for line in recorded() if line["plan"] == DEAD]
+    path = write(tmp_path / "events", lines[:1])
+    with (
+        ui_bench.serve([open_checkpoint(query.path)], events=tmp_path / "events") as server,
+        ui_browser.tab(browser, server.address) as (page, wrong),
+    ):
+        page.goto(f"{server.base}/{QUERY}/epoch/3")
+        page.locator("#live[data-state=on]").wait_for()
+        time.sleep(1)  # what the first state has asked for is there
+        assert not page.get_by_text("voted to commit").count()
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(f"{json.dumps(line)}\n" for line in lines[1:])
+        page.get_by_text("voted to commit").first.wait_for(timeout=10_000)
+    assert wrong == []
 
 
 def note(asked: list[str], request: Request) -> None:

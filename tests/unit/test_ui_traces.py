@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +15,7 @@ from tests.unit.operator_bench import QUERY, QueryCoordinator, run
 from tests.unit.test_view_tries import DEAD, recorded, undecided
 
 from onceonly.operations.find import open_checkpoint
-from onceonly.ui import traces
+from onceonly.ui import traces, watcher
 from onceonly.ui.traces import Traces
 from onceonly.view.story import view
 from onceonly.view.values import What
@@ -70,6 +73,54 @@ def test_the_event_log_is_read_on_as_it_grows_and_anew_where_it_was_made_anew(tm
     assert str(found.added(plain())).count("had 56 rows refused") == 1
     write(tmp_path / "events", lines[:2])
     assert votes() == 0
+
+
+def test_a_page_is_told_that_the_event_log_has_grown_and_no_more_often_than_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "EVERY_S", 0.02)
+    monkeypatch.setattr(traces, "EVERY_S", 0.3)
+    query = QueryCoordinator(tmp_path / "cp")
+    query.complete(0)
+    query.set_barrier(1)
+    path = write(tmp_path / "events", recorded()[:1])
+    with (
+        ui_bench.serve([open_checkpoint(query.path)], events=tmp_path / "events") as page,
+        page.following(f"/{QUERY}/events?after=0.receipt") as told,
+    ):
+        assert next(told)["event"] == "state"
+        began, ended = time.monotonic(), threading.Event()
+        growing = threading.Thread(target=grow, args=(path, ended))
+        growing.start()
+        try:
+            assert [each["event"] for each in islice(told, 3)] == ["trace"] * 3
+        finally:
+            ended.set()
+            growing.join()
+    assert time.monotonic() - began > 0.5, "thirty lines were written meanwhile for each that was told"
+
+
+def grow(path: Path, ended: threading.Event) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        while not ended.wait(0.01):
+            file.write(f"{json.dumps(recorded()[0])}\n")
+            file.flush()
+
+
+def test_the_pages_that_the_event_log_is_drawn_on_follow_it_and_no_others(tmp_path: Path) -> None:
+    query = QueryCoordinator(tmp_path / "cp")
+    query.complete(0)
+    write(tmp_path / "events", recorded())
+    checkpoints = [open_checkpoint(query.path)]
+
+    def following(page: ui_bench.Page) -> list[str]:
+        names = ("now", "timeline", "epoch", "doubt", "latency")
+        return [name for name in names if " data-traced>" in page.get(f"/{QUERY}/{name}").text]
+
+    with ui_bench.serve(checkpoints, events=tmp_path / "events") as page:
+        assert following(page) == ["timeline", "epoch"]
+    with ui_bench.serve(checkpoints) as page:
+        assert following(page) == []
 
 
 def test_of_another_query_and_without_a_folder_nothing_is_added(tmp_path: Path) -> None:

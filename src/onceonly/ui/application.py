@@ -54,6 +54,7 @@ class _Answers:
         self._roster = roster
         self._streams = streams
         self._prefix = prefix
+        self._traces = traces
         self._pages = Pages(roster, base=prefix, traces=traces)
 
     def application(self) -> Starlette:
@@ -107,7 +108,7 @@ class _Answers:
             return PlainTextResponse("There is no such query here.", _NOT_FOUND)
         # The browser's own word is newer than that of the page, where it has come back by itself.
         said = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        return _stream(self._streams.follow(watcher, records.parse(said)))
+        return _stream(self._streams.follow(watcher, self._traces, records.parse(said)))
 
     def _all_events(self, _request: Request) -> Response:
         return _stream(self._streams.follow_all(self._roster))

@@ -42,6 +42,8 @@ TABS: Final = (
     ("doubt", "In doubt"),
     ("latency", "Lag and latency"),
 )
+_TRACED: Final = frozenset({"timeline", "epoch"})
+"""Those on which the event log is drawn, where there is one."""
 DRAWN: Final = 60
 """How many epochs a time line has."""
 MEASURED: Final = 200
@@ -239,6 +241,7 @@ class Pages:
             title=title,
             place=place,
             stream=f"{place.home}/events" if place is not None else stream,
+            traced=self._traces.is_there and name in _TRACED,
             **values,
         )
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from onceonly.ui.records import Position, Record
     from onceonly.ui.roster import Roster
+    from onceonly.ui.traces import Traces
     from onceonly.ui.watcher import Watcher
 
 STREAMS_MAX: Final = 5
@@ -47,9 +48,12 @@ class Streams:
         for ended in self._open.values():
             ended.set()
 
-    def follow(self, watcher: Watcher, last: Position | None) -> AsyncIterator[str]:
-        """Yield what comes into a log after ``last``, until the server ends or newer streams need the place."""
-        return self._until_ended(lambda ended: _told(watcher, last, ended))
+    def follow(self, watcher: Watcher, traces: Traces, last: Position | None) -> AsyncIterator[str]:
+        """Yield what comes into a log after ``last``, until the server ends or newer streams need the place.
+
+        That the event log has grown is told, too: of a long epoch it alone hears for a while.
+        """
+        return self._until_ended(lambda ended: _told(watcher, traces, last, ended))
 
     def follow_all(self, roster: Roster) -> AsyncIterator[str]:
         """Yield an event where any query stands otherwise than before, or a new one is there; ends as ``follow``."""
@@ -70,9 +74,13 @@ class Streams:
             self._open.pop(me, None)
 
 
-async def _told(watcher: Watcher, last: Position | None, ended: asyncio.Event) -> AsyncIterator[str]:
+async def _told(
+    watcher: Watcher, traces: Traces, last: Position | None, ended: asyncio.Event
+) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MS}\n\n"
     state: tuple[str, ...] = ()
+    # A page asks for itself anew at the first state that it is told, and with it for what was there until now.
+    size = await run_in_threadpool(traces.size)
     quiet_s = 0.0
     while not ended.is_set():
         new, last, now = await run_in_threadpool(_look, watcher, last)
@@ -81,6 +89,9 @@ async def _told(watcher: Watcher, last: Position | None, ended: asyncio.Event) -
         if now != state:
             parts.append(event({"run": now[0], "trouble": now[-1]}, name="state"))
             state = now
+        if (grown := await run_in_threadpool(traces.size)) != size:
+            parts.append(event({}, name="trace"))
+            size = grown
         if parts:
             quiet_s = 0.0
             yield "".join(parts)

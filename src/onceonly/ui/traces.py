@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 LINES_MAX: Final = 100_000
 """How many lines are kept, of all queries together: some 40 MB."""
+EVERY_S: Final = 2.0
+"""How often is looked whether it has grown, while somebody looks at a page."""
+_FILES: Final = "*.jsonl"
 
 
 class Traces:
@@ -29,7 +33,24 @@ class Traces:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._lock = threading.Lock()
+        self._size_lock = threading.Lock()
+        self._size, self._looked_at = 0, -EVERY_S
         self._forget()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is an event log to be drawn."""
+        return self._folder is not None
+
+    def size(self) -> int:
+        """Return how many bytes there are, to see whether it has grown: no file is read, and one look is for all."""
+        if self._folder is None:
+            return 0
+        with self._size_lock:
+            if time.monotonic() - self._looked_at >= EVERY_S:
+                self._size = sum(map(_size, self._folder.glob(_FILES)))
+                self._looked_at = time.monotonic()
+            return self._size
 
     def added(self, view: View) -> View:
         """Return a view with what the event log knows of its epochs; what of it cannot be read is said in the view."""
@@ -58,7 +79,7 @@ class Traces:
     def _look(self, folder: Path) -> list[str]:
         """Read what is new, and say what cannot be read."""
         said: list[str] = []
-        paths = sorted(folder.glob("*.jsonl"))
+        paths = sorted(folder.glob(_FILES))
         if any(_size(path) < size for path, (size, _) in self._read.items()):
             self._forget()  # made anew
         for path in paths:

@@ -93,6 +93,7 @@
     source.addEventListener("open", () => say("live", "on"));
     source.addEventListener("record", told);
     source.addEventListener("state", soon);
+    if ("traced" in body.dataset) source.addEventListener("trace", soon);
     source.addEventListener("gap", () => location.reload());
     source.addEventListener("crowded", () => {
       close();
