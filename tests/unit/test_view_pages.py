@@ -33,6 +33,7 @@ from onceonly.log.runs import RunFiles
 from onceonly.operations import look
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.offsets import Partition
+from onceonly.operations.parts import Part
 from onceonly.view import page, tables, terminal
 from onceonly.view.epoch import epoch as epoch_picture
 from onceonly.view.exports import perfetto, shiviz
@@ -355,6 +356,27 @@ def test_an_epoch_says_rows_and_bytes_of_each_slot_and_that_bytes_are_not_known(
     assert cells == ["box", "0", "7", "4,321", "box", "1", "5", "unknown"], "of what was decided alone"
     assert str(tables.slots(epoch)) in str(page.detail(epoch))
     assert not str(tables.slots(view(bench.model(bench.told(voted))).epochs[0]))
+
+
+def test_an_epoch_says_where_it_wrote_and_that_what_it_read_is_counted_by_slot() -> None:
+    parts = (
+        Part(sink="files", partition="day=1", rows=1200, bytes=40960),
+        Part(sink="files", partition="", rows=5, bytes=7),
+        Part(sink="kafka", partition="orders/0", first=17),
+    )
+    read = (Partition(partition="events/0", start=3, end=10),)
+    found = replace(bench.usual(0, 0), parts=parts, sources=(read,))
+    [epoch] = view(bench.model(found)).epochs
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", str(tables.parts(epoch)))
+    assert cells == [
+        *("files", "day=1", "1,200", "40,960", "-"),
+        *("files", "-", "5", "7", "-"),
+        *("kafka", "orders/0", "unknown", "-", "17"),
+    ]
+    assert str(tables.parts(epoch)) in str(page.detail(epoch))
+    assert "offsets between" in str(page.detail(epoch))
+    assert "counted by slot: no vote says which partitions a slot has read" in str(page.detail(epoch))
+    assert str(tables.parts(view(bench.model(bench.usual(0, 0))).epochs[0])) == ""
 
 
 def test_an_event_log_never_commits_what_the_log_has_in_doubt() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onceonly.operations.disk import Sizes, Step
     from onceonly.operations.find import Run
     from onceonly.operations.offsets import Partition
+    from onceonly.operations.parts import Part
     from onceonly.operations.states import EpochView, HandleView
 
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 class EpochModel:
     """One epoch. Of one that is folded, or of which nobody has decided anything, there is no more than ``view``.
 
-    ``at`` is when it was last heard of. ``sources`` are its ranges, ``steps`` its times, ``progress`` what Spark has
-    reported: the first two are only there where an epoch was asked for alone, the last also where reports were asked
-    for. ``note`` says what could not be read, and why.
+    ``at`` is when it was last heard of. ``sources`` are its ranges, ``parts`` what it has in partitions of its targets,
+    ``steps`` its times, ``progress`` what Spark has reported: the first three are only there where an epoch was asked
+    for alone, the last also where reports were asked for. ``note`` says what could not be read, and why.
     """
 
     view: EpochView
@@ -39,6 +40,7 @@ class EpochModel:
     receipt: Receipt | None = None
     steps: tuple[Step, ...] = ()
     sources: tuple[tuple[Partition, ...], ...] = ()
+    parts: tuple[Part, ...] = ()
     progress: Progress | None = None
     note: str = ""
 

@@ -19,6 +19,7 @@ from onceonly.log.runs import RunFiles
 from onceonly.log.stored_progress import progress_in
 from onceonly.operations import disk, offsets, stamps, states
 from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
+from onceonly.operations.parts import parts
 from onceonly.operations.search import AT_ONCE
 from onceonly.operations.states import SETTLED, EpochState
 
@@ -93,7 +94,7 @@ def epoch(checkpoint: Checkpoint, number: int, *, sizes: bool = True) -> Checkpo
 
 
 def in_full(checkpoint: Checkpoint, found: EpochModel) -> EpochModel:
-    """Read of an epoch that is not folded what ``epoch`` has besides: its steps, its ranges, Spark's report."""
+    """Read of an epoch that is not folded what ``epoch`` has besides: its steps, ranges and parts, Spark's report."""
     number = found.view.epoch
     progress, note = _progress(checkpoint, number)
     before, after = _ends(checkpoint, number - 1), _ends(checkpoint, number, found.chain)
@@ -101,6 +102,7 @@ def in_full(checkpoint: Checkpoint, found: EpochModel) -> EpochModel:
         found,
         steps=_steps(checkpoint, found),
         sources=tuple(map(tuple, offsets.sources(before, after, _latest(progress)))),
+        parts=parts(found.chain[-1]) if found.chain else (),
         progress=progress,
         note=note,
     )

@@ -69,7 +69,7 @@ class Chapter:
             marks=tuple(self._marks), bars=tuple(self._bars), phases=self._phases, slow=self._slow,
             sinks=view.sinks, outcomes=view.outcomes, refused=view.dead_letters, aborts=view.aborts,
             pending=view.pending, behind=found.behind, behind_s=found.behind_s,
-            ranges=found.sources, note=found.note,
+            ranges=found.sources, parts=found.parts, note=found.note,
         )  # fmt: skip
 
     # --- a folded one -----------------------------------------------------------------------------------------

@@ -137,6 +137,7 @@ def detail(each: Epoch) -> Markup:
         _scroll(each.name, epoch_picture(each)),
         _scroll(f"Steps of {each.name}", tables.steps(each)),
         _scroll(f"What each slot of {each.name} wrote", tables.slots(each)) if each.sinks else None,
+        _scroll(f"Where {each.name} wrote", tables.parts(each)) if each.parts else None,
         _scroll(f"What {each.name} read", tables.ranges(each)) if any(each.ranges) else None,
     )
 

@@ -183,12 +183,28 @@ def slots(each: Epoch) -> Markup:
     return join(found, _not_shown(len(votes) - _STEPS_MAX, "slot"))
 
 
+def parts(each: Epoch) -> Markup:
+    """Return what an epoch has in each partition of its targets, as far as its transactions' handles say."""
+    if not each.parts:
+        return join()
+    lines: Iterator[list[Child]] = (
+        [
+            part.sink, part.partition or "-", UNKNOWN if part.rows is None else f"{part.rows:,}",
+            "-" if part.bytes is None else f"{part.bytes:,}", _offset(part.first),
+        ]
+        for part in each.parts[:_RANGES_MAX]
+    )  # fmt: skip
+    heads = ("sink", "partition", "rows", "bytes of its files", "offset of its first row")
+    found = table(f"Where {each.name} wrote", heads, lines, right={2, 3, 4})
+    return join(found, _not_shown(len(each.parts) - _RANGES_MAX, "partition"))
+
+
 def ranges(each: Epoch) -> Markup:
     """Return the offsets that an epoch read of each partition: Spark's ranges, written ahead."""
     parts = [(number, part) for number, source in enumerate(each.ranges) for part in source]
     if not parts:
         return join()
-    heads = ("source", "partition", "start", "barrier", "rows between", "behind the source's end")
+    heads = ("source", "partition", "start", "barrier", "offsets between", "behind the source's end")
     lines: Iterator[list[Child]] = (
         [
             number, part.partition or "-", _offset(part.start), _offset(part.end), _offset(part.span),
@@ -197,7 +213,12 @@ def ranges(each: Epoch) -> Markup:
         for number, part in parts[:_RANGES_MAX]
     )  # fmt: skip
     found = table(f"What {each.name} read", heads, lines, right={2, 3, 4, 5})
-    return join(found, _not_shown(len(parts) - _RANGES_MAX, "partition"))
+    by_slot = tag(
+        "p",
+        "Rows and bytes are counted by slot: no vote says which partitions a slot has read.",
+        class_="oo-note",
+    )
+    return join(found, _not_shown(len(parts) - _RANGES_MAX, "partition"), by_slot)
 
 
 def in_doubt(found: View, *, href: Callable[[Epoch], str | None] = lambda _: None) -> Markup:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onceonly.operations.offsets import Partition
+    from onceonly.operations.parts import Part
     from onceonly.operations.states import EpochState
 
 DRIVER: Final = "driver"
@@ -138,8 +139,8 @@ class Epoch:
 
     Of one that is ``folded`` there is one line: its decision, how long it took, rows and transactions of each sink.
     ``once`` says how often its rows were written, ``slow`` which phase and which slot took longest, ``behind`` how much
-    its sources had that was not read, ``behind_s`` how old the place was at which it began. ``ranges`` are there where
-    an epoch was read in full.
+    its sources had that was not read, ``behind_s`` how old the place was at which it began. ``ranges``, of its sources,
+    and ``parts``, of its targets, are there where an epoch was read in full.
     """
 
     number: int
@@ -160,6 +161,7 @@ class Epoch:
     behind: int | None = None
     behind_s: float | None = None
     ranges: tuple[tuple[Partition, ...], ...] = ()
+    parts: tuple[Part, ...] = ()
     note: str = ""
 
     @property
