@@ -7,6 +7,7 @@ import math
 import os
 import selectors
 import socket
+import threading
 import uuid
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace as Answer
@@ -34,7 +35,7 @@ from onceonly.sinks.kafka.wire.client import Selector
 from onceonly.sinks.kafka.wire.end_txn import EndTxn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from onceonly.sinks.kafka.producers.leases import Lease
 
@@ -470,6 +471,30 @@ def test_an_id_is_waited_for_only_for_a_time_while_its_last_transaction_ends(
 )
 def test_an_id_belongs_to_the_partition_that_kafka_puts_it_into(name: str, partition: int) -> None:
     assert transaction_partition(name, 50) == partition
+
+
+def test_a_sweep_asks_all_brokers_at_a_time() -> None:
+    """One after the other, each epoch would wait for the sum of their answers."""
+    all_are_asked = threading.Barrier(3, timeout=10)
+
+    class Brokers(Coordinators):
+        def send(self, _request: object, node: int | None = None) -> object:
+            if node is None:
+                partitions = [Answer(partition_index=each, leader_id=each) for each in range(3)]
+                topic = Answer(partitions=partitions)
+                return Answer(brokers=[Answer(node_id=each) for each in range(3)], topics=[topic])
+            all_are_asked.wait()
+            return Answer(error_code=0, transaction_states=[Answer(transactional_id=f"q.r.w.{node}")])
+
+        def learn_leaders(self, leaders: Sequence[int]) -> None:
+            assert leaders == [0, 1, 2]
+
+        def remember(self, kind: int, key: str, node: int) -> None:
+            self.asked.append(f"{key} is at {node}")
+
+    kafka = Brokers()
+    assert [each.transaction for each in committer.recover(kafka, "q.")] == ["q.r.w.0", "q.r.w.1", "q.r.w.2"]
+    assert kafka.asked == [f"q.r.w.{each} is at {each}" for each in range(3)]
 
 
 def test_once_a_leader_does_not_answer_coordinators_are_guessed_no_more() -> None:

@@ -17,6 +17,7 @@ from onceonly.settings.query import START
 from onceonly.sinks.kafka import KafkaSink
 from onceonly.spark import asked, collection, connect, register, versions
 from onceonly.spark.epoch import Epoch
+from onceonly.spark.format import SinkFormat
 from onceonly.stores.address import parse
 
 if TYPE_CHECKING:
@@ -47,6 +48,26 @@ def test_its_server_is_given_the_formats_with_what_it_was_told_of_stores(session
     kafka = formats["onceonly.kafka"]
     assert kafka.hadoop.access(parse("s3a://bucket/chk")).keys == ("ak", "sk", "")
     assert kafka.application == connect.application(session, onceonly.spark.application._PROGRAM)
+
+
+def test_its_server_is_given_the_formats_with_where_the_session_puts_checkpoints(session: Any) -> None:  # noqa: ANN401
+    session.conf.get = {register.SESSION_CHECKPOINTS: "/checkpoints"}.get
+    onceonly.register(session)
+    written = [each for each in session.formats if issubclass(each, SinkFormat)]
+    assert {each.checkpoints for each in written} == {"/checkpoints"}
+
+
+def test_on_connect_a_pyspark_without_formats_is_refused_by_its_version(
+    session: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(register, "has_formats", lambda: False)
+    with pytest.raises(
+        SetupError, match=f"Spark Connect .* PySpark {pyspark.__version__} has no writer"
+    ) as caught:
+        onceonly.register(session)
+    assert "4.0" in caught.value.next_step
+    assert session.formats == []
 
 
 def test_what_is_registered_already_is_not_given_to_spark_again(session: Any) -> None:  # noqa: ANN401

@@ -18,6 +18,7 @@ from onceonly.log import owners
 from onceonly.settings.query import QuerySettings
 from onceonly.settings.telemetry import TelemetrySettings
 from onceonly.spark import epoch, kept_back, unused
+from onceonly.spark.register import SESSION_CHECKPOINTS
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY
 from onceonly.telemetry import watching
 
@@ -33,12 +34,20 @@ def frame(*, listed: bool, root: str = "") -> Any:  # noqa: ANN401  stands for a
     properties = {QUERY_PROPERTY: QUERY, EPOCH_PROPERTY: "0", RUN_PROPERTY: "mine"}
     df = MagicMock()
     df.sparkSession.sparkContext.getLocalProperty = properties.get
-    queries = df.sparkSession._jsparkSession.sharedState().activeStreamingQueries()
-    queries.get.return_value.runId.return_value = RUN
-    queries.get.return_value.resolvedCheckpointRoot.return_value = root
+    stream = stream_of(df)
+    stream.runId.return_value = RUN
+    stream.resolvedCheckpointRoot.return_value = root
     if not listed:
-        queries.get.side_effect = AttributeError("another version of Spark")
+        queries_of(df).get.side_effect = AttributeError("another version of Spark")
     return df
+
+
+def queries_of(df: Any) -> Any:  # noqa: ANN401
+    return df.sparkSession._jsparkSession.sharedState().activeStreamingQueries()
+
+
+def stream_of(df: Any) -> Any:  # noqa: ANN401
+    return queries_of(df).get.return_value
 
 
 def checkpoint(folder: Path) -> str:
@@ -54,6 +63,21 @@ def test_the_run_is_that_of_the_query_whatever_job_group_its_user_sets(tmp_path:
 
 def test_where_spark_does_not_list_the_query_its_job_group_must_do(tmp_path: Path) -> None:
     assert epoch._belongs(frame(listed=False), 0, checkpoint(tmp_path)) == (QUERY, "mine")
+
+
+def test_a_function_decides_where_the_session_puts_the_querys_checkpoint() -> None:
+    df = frame(listed=True, root="/checkpoints/orders")
+    df.sparkSession.conf.get = {SESSION_CHECKPOINTS: "/checkpoints"}.get
+    stream_of(df).name.return_value = "orders"
+    assert onceonly.sink("onceonly.console")._by_session(df).checkpoint == "/checkpoints/orders"
+
+
+def test_a_function_of_a_query_without_a_name_is_told_that_its_checkpoint_would_be_lost() -> None:
+    df = frame(listed=True, root="/checkpoints/0b6ff6de")
+    df.sparkSession.conf.get = {SESSION_CHECKPOINTS: "/checkpoints"}.get
+    stream_of(df).name.return_value = None
+    with pytest.raises(ConfigurationError, match="no name"):
+        onceonly.sink("onceonly.console")._by_session(df)
 
 
 def test_an_epoch_that_another_driver_has_gone_on_after_is_settled_by_a_restart(tmp_path: Path) -> None:

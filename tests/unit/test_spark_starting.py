@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pyspark.sql.types import StructType
@@ -15,6 +15,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.settings.query import START, QuerySettings
 from onceonly.settings.registry import find
+from onceonly.spark import format as format_of
 from onceonly.spark import starting
 from onceonly.spark.asked import PARTITION_BY
 from onceonly.spark.configure import PROVIDER, RAW_FILES
@@ -215,6 +216,13 @@ def test_where_nobody_of_ours_started_a_query_nothing_can_be_told_of_it(
     made = make_format("console", find("console")[1], "app")(options)
     with pytest.raises(ConfigurationError, match="Spark Connect"):
         made.streamWriter(StructType(), overwrite=False)
+
+
+def test_a_format_decides_where_the_session_puts_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(format_of, "plan_epoch", lambda stream, _columns: stream.query.checkpoint)
+    formats = make_format("console", find("console")[1], "app", checkpoints="/checkpoints")
+    made = formats({"queryname": "orders", START: ".of-connect"})
+    assert cast("object", made.streamWriter(StructType(), overwrite=False)) == "/checkpoints/orders"
 
 
 @pytest.fixture
