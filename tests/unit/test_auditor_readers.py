@@ -32,6 +32,7 @@ from onceonly_proof.auditor import (  # fmt: skip
     kafka,
     watching,
 )
+from onceonly_proof.auditor.globbing import GLOBBING
 from onceonly_proof.auditor.search import HITS_MAX
 from onceonly_proof.auditor.stored import StoredFilesReader
 
@@ -54,6 +55,22 @@ def test_a_staged_file_that_a_recursive_pattern_takes_is_seen(tmp_path: Path) ->
     staged.parent.mkdir(parents=True)
     staged.write_text('{"key":"k","value":"a"}\n')
     assert [row.value for row in FilesReader("files", tmp_path).rows()] == [b"a"]
+
+
+def test_each_way_to_find_files_is_that_of_its_program(tmp_path: Path) -> None:
+    for name in (
+        "part-a.json", "day=1/b.json", ".c.json", "_onceonly/staging/q/d.json", "_onceonly/staging/q/.e.staged", "f.txt"
+    ):  # fmt: skip
+        put(tmp_path, name, name)
+    found = {
+        name: {row.place for row in FilesReader("files", tmp_path, find=find).rows()}
+        for name, find in GLOBBING.items()
+    }
+    assert found == {
+        "glob": {"part-a.json", "day=1/b.json", ".c.json", "_onceonly/staging/q/d.json"},
+        "pyarrow": {"part-a.json", "day=1/b.json", "f.txt"},
+    }
+    assert [list(find(tmp_path / "not made yet")) for find in GLOBBING.values()] == [[], []]
 
 
 def test_on_a_store_the_same_files_are_seen() -> None:

@@ -183,6 +183,12 @@ def test_what_the_guarantee_allows_is_a_note() -> None:
     assert "kafka+files under at-least-once may have, and had: duplicated 12." in text
 
 
+def test_what_readers_by_a_pattern_got_is_a_note() -> None:
+    text = Checker(draw(like(globbed={"glob": 4_100, "pyarrow": 4_000}))).text
+    assert "kafka+files: rows that readers by a pattern got while it ran: glob 4,100, pyarrow 4,000." in text
+    assert "by a pattern" not in Checker(draw(CLEAN)).text
+
+
 def test_a_report_of_many_bad_rounds_stays_a_page() -> None:
     shown = draw(*(like(number=number, anomalies={"lost": 1}) for number in range(400)))
     assert shown.count("<article") == 50

@@ -242,7 +242,7 @@ def test_a_failed_write_leaves_the_former_report(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"version": 4, "new": []}', "result.json has format 4, written by a newer onceonly"),
+        (b'{"version": 5, "new": []}', "result.json has format 5, written by a newer onceonly"),
         (b'{"version": 1}', "result.json is not a whole report"),
         (b'{"version": 1, "verd', "result.json is not a whole report"),
         (b"\xff", "result.json is not a whole report"),
@@ -265,6 +265,20 @@ def test_a_report_of_before_stores_had_rows_of_their_own_is_read(tmp_path: Path)
     told["matrix"] = [row | {name: row[name] + other[name] for name in ("rounds", "crashes", "rows")}]
     path.write_text(json.dumps(told), encoding="utf-8")
     assert [row.store for row in results.read(path).matrix] == ["", "hdfs"]
+
+
+def test_what_readers_by_a_pattern_got_is_added_up_and_a_report_of_before_them_is_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "result.json"
+    results.write(path, fold(like(globbed={"glob": 7, "pyarrow": 5}), like(number=2, globbed={"glob": 1})))
+    assert results.read(path).matrix[0].globbed == {"glob": 8, "pyarrow": 5}
+    told = json.loads(path.read_text(encoding="utf-8"))
+    told["version"] = 3
+    for each in (*told["rounds"], *told["matrix"]):
+        del each["globbed"]
+    path.write_text(json.dumps(told), encoding="utf-8")
+    assert results.read(path) == fold(CLEAN, like(number=2))
 
 
 def test_a_report_of_before_an_anomaly_was_known_is_read(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +19,7 @@ from rich.console import Console
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
 from onceonly_proof import traces
-from onceonly_proof.auditor import Anomaly, Input, Seen
+from onceonly_proof.auditor import Anomaly, Input, Seen, World, judge
 from onceonly_proof.campaign import making
 from onceonly_proof.campaign import round as rounds
 from onceonly_proof.campaign import scene as scenes
@@ -28,6 +29,7 @@ from onceonly_proof.campaign.points import Points
 from onceonly_proof.campaign.scene import Arena, Scene
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.watch import Watch
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -308,6 +310,54 @@ def test_a_reader_that_watched_blindly_is_said() -> None:
     ]
     (nothing,) = Watch({"files": cast("Any", FakeWatcher(0))}).blind([])
     assert "files saw 0 rows" in nothing
+
+
+def test_readers_that_find_files_by_a_pattern_watch_too_and_what_they_get_is_judged(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    task = Task(
+        servers="", source="in", target="out", files=str(folder), checkpoint=str(tmp_path / "checkpoint"),
+        connector="files", guarantee="exactly-once", per_epoch=10,
+    )  # fmt: skip
+    went_in = [Input(number, "in/0", number, b"k", b"%d" % number) for number in range(2)]
+    decided, staged = (f'{{"key":"k","value":"{number}"}}\n' for number in range(2))
+    watch = Watch.begin(task, {})
+    with closing(watch):
+        folder.mkdir()
+        (folder / "part.json").write_text(decided)
+        assert until(lambda: watch.holds(1), 10)
+        # No reader that passes over such names gets it.
+        (folder / ".part.json").write_text(staged)
+        assert watch.globbing["glob"].wait_for(2, 10)
+        (folder / ".part.json").unlink()
+    assert watch.globbed() == {"glob": 2, "pyarrow": 1}
+    at_end = [Seen("files", b"k", b"0", "part.json", 0)]
+    assert watch.blind(at_end) == []
+    world = World(sinks=("files",), inputs=went_in, at_end=at_end, during=watch.seen())
+    assert judge(world).anomalies[Anomaly.ABORTED_READ] == 1
+
+
+def test_a_reader_by_a_pattern_that_saw_less_than_there_was_is_said_and_waited_for() -> None:
+    def watch(seen: int) -> Watch:
+        def of(rows: int, trouble: str = "") -> Any:  # noqa: ANN401  stands for a watcher
+            return SimpleNamespace(
+                seen=lambda: [row("files")] * rows,
+                wait_for=lambda wanted, _: rows >= wanted,
+                trouble=trouble,
+            )
+
+        return Watch({"files": of(3)}, globbing={"glob": of(3), "pyarrow": of(seen, "OSError: no")})
+
+    assert watch(3).blind([row("files")] * 3) == []
+    assert watch(1).blind([row("files")] * 3) == [
+        "the reader that watched files by pyarrow saw 1 row, 3 were there in the end: OSError: no"
+    ]
+    assert (watch(3).holds(3), watch(1).holds(3)) == (True, False)
+
+
+def test_a_round_counts_what_readers_by_a_pattern_got(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watch, "globbed", lambda _: {"glob": 7})
+    found, _ = run(scene, monkeypatch, FakeWatcher(2), shows=True)
+    assert (found.globbed, found.verdict) == ({"glob": 7}, "clean")
 
 
 def test_where_rows_replace_others_they_are_not_counted() -> None:

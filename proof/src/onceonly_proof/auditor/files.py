@@ -14,6 +14,8 @@ from onceonly_proof.auditor.world import Orphan, Seen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from onceonly_proof.auditor.globbing import Find
+
 Parse: TypeAlias = "Callable[[bytes], tuple[bytes | None, bytes]]"
 """Gives key and value of a line."""
 
@@ -36,7 +38,7 @@ def parse_line(line: bytes) -> tuple[bytes | None, bytes]:
 
 
 class FilesReader:
-    """Reads the lines of a folder's files that some reader sees (``visible_files``).
+    """Reads the lines of a folder's files that some reader sees (``visible_files``), or that ``find`` finds.
 
     Fulfils ``Reader``. ``parse`` makes a row of a line. ``staging`` is the sink's folder of temporary names, below it
     ``query`` if others write there too. A file is read once and again only if it was changed, so that it can be looked
@@ -50,6 +52,7 @@ class FilesReader:
         folder: Path | str,
         *,
         parse: Parse = parse_line,
+        find: Find | None = None,
         staging: Path | str | None = None,
         query: str = "",
         taken: Path | str | None = None,
@@ -59,13 +62,14 @@ class FilesReader:
         self._folders = [Path(each) for each in (taken, folder) if each is not None]
         self._folder = Path(folder)
         self._parse = parse
+        self._find = find or visible_files
         self._staging = Path(staging) if staging is not None else self._folder / "_onceonly" / "staging"
         self._query = query
         self._read: dict[str, tuple[tuple[int, int, int], list[Seen]]] = {}
 
     def rows(self) -> Iterator[Seen]:
         """Yield the rows of all visible files, file by file. Raises ``UnavailableError`` where one cannot be read."""
-        found = [(str(each.relative_to(top)), each) for top in self._folders for each in visible_files(top)]
+        found = [(str(each.relative_to(top)), each) for top in self._folders for each in self._find(top)]
         for name, path in sorted(found):
             try:
                 yield from self._rows_of(name, path)

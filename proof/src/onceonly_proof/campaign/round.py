@@ -115,6 +115,7 @@ def run_round(
         source="" if arena.source_kind == KAFKA else arena.source_kind,
         replays=replays,
         never_taken=never_taken,
+        globbed=reader.globbed(),
     )
     if done.verdict == "clean":
         remove(arena, scene, folder)

@@ -13,7 +13,7 @@ from onceonly_proof.embedded.jars import NEWEST
 
 FOLDER = "folder"
 """A checkpoint that is in a folder of this machine."""
-VERSION = 3
+VERSION = 4
 """Of the file. A reader takes older ones and refuses newer ones."""
 
 Verdict: TypeAlias = Literal["clean", "anomalies", "inconclusive"]
@@ -82,6 +82,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Epochs whose input was read again, as an earlier attempt at them had been given up."""
     never_taken: int = 0
     """Rows that a source which sends nothing again lost before they were in the journal."""
+    globbed: Counts = {}
+    """Rows of files that readers which find them by a pattern got while it ran, by the reader."""
 
     @property
     def promise(self) -> str:
@@ -168,6 +170,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     allowed: Counts
     replays: int = 0
     never_taken: int = 0
+    globbed: Counts = {}
     verdict: Verdict
 
     @property
@@ -185,7 +188,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A report, as it stands in the file. Made by ``fold``, ``add`` and ``read`` only."""
 
     version: int
-    """Of the format, 3."""
+    """Of the format, 4."""
     verdict: Verdict
     why: tuple[str, ...]
     """A sentence for each finding and doubt."""

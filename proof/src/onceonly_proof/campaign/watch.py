@@ -20,6 +20,7 @@ from onceonly_proof.auditor import (
     query_id,
 )
 from onceonly_proof.auditor.files import visible_files
+from onceonly_proof.auditor.globbing import GLOBBING
 from onceonly_proof.auditor.letters import refused_by
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.sources.journal import JOURNAL
@@ -53,6 +54,8 @@ class Watch:
     watchers: dict[str, AnyWatcher]
     letters: dict[str, PollingWatcher] = field(default_factory=dict)
     """By the sink that refused them."""
+    globbing: dict[str, PollingWatcher] = field(default_factory=dict)
+    """Others at the folder of the file sink, which find files as people's programs do, by their names."""
     replacing: frozenset[str] = frozenset()
     """Sinks where a row replaces what its key had: nobody can count there how many were written."""
     _close: ExitStack = field(default_factory=ExitStack)
@@ -68,17 +71,26 @@ class Watch:
                 watch.watchers[sink] = PollingWatcher(targets[sink].reader(sink, task.target))
             else:
                 watch.watchers[sink] = PollingWatcher(FilesReader(sink, task.files, taken=taken(task)))
+                watch.globbing = {
+                    name: PollingWatcher(FilesReader(sink, task.files, find=find, taken=taken(task)))
+                    for name, find in GLOBBING.items()
+                }
             watch._close.callback(watch.watchers[sink].close)
         for name, reader in _letters(task).items():
             watcher = watch.letters[refused_by(name)] = PollingWatcher(reader)
             watch._close.callback(watcher.close)
+        for watcher in watch.globbing.values():
+            watch._close.callback(watcher.close)
         return watch
 
     def seen(self) -> list[Seen]:
-        """Return what was seen until now."""
-        return [
-            row for watcher in (*self.watchers.values(), *self.letters.values()) for row in watcher.seen()
-        ]
+        """Return what was seen until now, by each that watches."""
+        watchers = (*self.watchers.values(), *self.letters.values(), *self.globbing.values())
+        return [row for watcher in watchers for row in watcher.seen()]
+
+    def globbed(self) -> dict[str, int]:
+        """Count the rows that those who find files as people's programs do have got until now."""
+        return {name: len(watcher.seen()) for name, watcher in self.globbing.items()}
 
     def least(self) -> int | None:
         """Count the rows of the sink that shows least, of those that can be counted. Linear: not in a tight loop."""
@@ -96,7 +108,7 @@ class Watch:
                 min(count, 1) if sink in self.replacing else count - self._refused(sink), _WAIT_S
             )
             for sink, watcher in self.watchers.items()
-        )
+        ) and all(watcher.wait_for(count, _WAIT_S) for watcher in self.globbing.values())
 
     def first_after(self, moment: float) -> float | None:
         """Say when every sink has shown a row that was not there at a moment; waits a moment for it."""
@@ -116,6 +128,13 @@ class Watch:
             found.append(
                 f"the reader that watched {sink} saw {n(seen, 'row')}, {visible[sink]:,} were there in the end{why}"
             )
+        for name, seen in self.globbed().items():
+            if not seen or seen < visible["files"]:
+                trouble = self.globbing[name].trouble
+                found.append(
+                    f"the reader that watched files by {name} saw {n(seen, 'row')}, {visible['files']:,} were there in "
+                    f"the end{f': {trouble}' if trouble else ''}"
+                )
         return found + [f"no row of {sink} was refused" for sink in self.letters if not self._refused(sink)]
 
     def _refused(self, sink: str) -> int:
