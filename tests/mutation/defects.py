@@ -3875,6 +3875,17 @@ DEFECTS: Final = (
         tests=(STOPPING + "test_an_idle_query_is_woken_and_a_busy_one_is_never_broken_off",),
     ),
     Defect(
+        name="session-stopped-below-its-query",
+        group=RECOVERY,
+        what="A session is stopped below a query of ours, whose end is then neither noted nor reported",
+        file="spark/stopping.py",
+        before="        if query.isActive() and is_ours():\n",
+        after="        if not query.isActive() and is_ours():\n",
+        tests=(
+            STOPPING + "test_a_session_that_is_stopped_stops_what_is_ours_before_and_waits_until_it_is_told",
+        ),
+    ),
+    Defect(
         name="stop-of-every-run",
         group=RECOVERY,
         what="A run ends by the request that was for another",

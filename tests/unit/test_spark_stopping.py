@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceonly import events
@@ -115,8 +116,8 @@ def test_who_waits_for_an_end_goes_on_when_all_is_done_that_is_done_then(fails: 
     java = SimpleNamespace(isActive=lambda: False, awaitTermination=ends, runId=lambda: run, id=lambda: run)
     query: Any = StreamingQuery(java)
     running = SimpleNamespace(isActive=lambda: True)
-    stopping.tells("run-1", java)
-    stopping.tells("run-2", running)
+    stopping.tells("run-1", java, lambda: True)
+    stopping.tells("run-2", running, lambda: True)
     done: list[str] = []
 
     def tell() -> None:
@@ -129,6 +130,55 @@ def test_who_waits_for_an_end_goes_on_when_all_is_done_that_is_done_then(fails: 
     assert done == ["report"]
     assert set(stopping._untold) == {"run-2"}
     stopping.told("run-2")
+
+
+class Left:
+    """A query that a program leaves running: its end is told a moment after it."""
+
+    def __init__(self, run: str, *, told: bool = True, fails: bool = False) -> None:
+        self.run, self.told, self.fails = run, told, fails
+        self.is_active = True
+
+    def isActive(self) -> bool:  # noqa: N802  Spark's name
+        return self.is_active
+
+    def stop(self) -> None:
+        if self.fails:
+            raise RuntimeError("the JVM is gone")
+        self.is_active = False
+        if self.told:
+            threading.Timer(0.2, stopping.told, [self.run]).start()
+
+
+def test_a_session_that_is_stopped_stops_what_is_ours_before_and_waits_until_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)  # what a stop leaves
+    seen: list[tuple[bool, set[str]]] = []
+    ours, foreign = Left("ours"), Left("foreign")
+    java = SimpleNamespace(stop=lambda: seen.append((ours.is_active, set(stopping._untold))))
+    context: Any = SimpleNamespace(_jsc=java)
+    stopping.install()
+    stopping.tells("ours", ours, lambda: True)
+    stopping.tells("foreign", foreign, lambda: False)
+    try:
+        SparkContext.stop(context)
+    finally:
+        stopping.told("foreign")
+    assert seen == [(False, {"foreign"})]
+    assert foreign.is_active
+
+
+@pytest.mark.parametrize("left", [Left("run", told=False), Left("run", fails=True)])
+def test_a_program_ends_though_an_end_is_not_told_or_spark_is_gone(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "_TOLD_S", 0.3)
+    stopping.tells("run", left, lambda: True)
+    began = time.monotonic()
+    stopping.end_all()
+    assert time.monotonic() - began < 5
+    stopping.told("run")
 
 
 def test_a_request_is_heard_by_its_own_run_alone_and_it_is_written_down_when(tmp_path: Path) -> None:

@@ -177,11 +177,11 @@ class _Listener(StreamingQueryListener):
         query = spark._jsparkSession.streams().get(jevent.id())  # noqa: SLF001
         location = str(query.streamingQuery().resolvedCheckpointRoot())
         run = str(jevent.runId().toString())
-        stopping.tells(run, query)
         end = partial(stopping.end, query.streamingQuery(), spark)
         name = str(jevent.name() or "")
         version = str(spark._jsparkSession.version())  # noqa: SLF001
         watched = _Watched(location, run, str(jevent.id().toString()), end, name, version)
+        stopping.tells(run, query, watched.is_ours)
         why = _may_differ(query)
         watching.began(location, watched.query, name)
         with self._lock:

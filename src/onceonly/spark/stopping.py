@@ -8,18 +8,22 @@ driver is.
 
 Spark tells its listeners of an end after it has woken who waits for it. Most programs end there, before what is done at
 a query's end (its last word, its report) and with a stack trace of Py4J's; so who waits is held until it was told.
+Others leave a query running: they stop their session, or just end. Spark then drops the query and tells nobody; so
+``SparkContext.stop`` and the end of the process stop the queries of ours before.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import logging
 import time
+from concurrent.futures import wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from onceonly import events
+from onceonly import background, events
 from onceonly.errors import OnceonlyError
 from onceonly.log.place import log_store
 from onceonly.log.stops import StopFiles
@@ -49,6 +53,8 @@ _STATES: Final = (
 
 _TOLD_S: Final = 5.0
 """How long it is waited for that Spark tells its listeners of an end."""
+_STOPPED_S: Final = 20.0
+"""How long a session or a program that ends below a query waits until that has stopped."""
 
 _IDLE_MIN: Final = 10
 """How many looks in a row find an idle query without an epoch: one that is busy is not without one for as long."""
@@ -56,8 +62,8 @@ _wanted: dict[str, Callable[[], None]] = {}
 """What marks a query as ended that is to end, by run."""
 _ending: set[str] = set()
 """The runs whose last epoch is being waited for."""
-_untold: dict[str, Any] = {}
-"""The queries, by run, whose end is going to be told; Java's."""
+_untold: dict[str, tuple[Any, Callable[[], bool]]] = {}
+"""The queries, by run, whose end is going to be told: Java's, and whether it is one of ours by now."""
 
 
 def install() -> None:
@@ -70,11 +76,13 @@ def install() -> None:
 
 @functools.cache
 def _wrap() -> None:
+    from pyspark import SparkContext
     from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 
     is_active: Any = vars(StreamingQuery)["isActive"].fget
     await_end: Any = StreamingQuery.awaitTermination
     await_any: Any = StreamingQueryManager.awaitAnyTermination
+    stop: Any = SparkContext.stop
 
     @functools.wraps(is_active)
     def active(self: Any) -> bool:  # noqa: ANN401  PySpark's own
@@ -97,19 +105,41 @@ def _wrap() -> None:
             done: bool | None = await_any(self, timeout)
         return done
 
+    @functools.wraps(stop)
+    def stopped(self: Any) -> None:  # noqa: ANN401  PySpark's own
+        end_all()
+        stop(self)
+
     StreamingQuery.isActive = property(active)  # type: ignore[method-assign,assignment]
     StreamingQuery.awaitTermination = awaited  # type: ignore[method-assign]
     StreamingQueryManager.awaitAnyTermination = awaited_any  # type: ignore[method-assign]
+    SparkContext.stop = stopped  # type: ignore[method-assign]
+    atexit.register(end_all)  # later than those who are told of an end, and so before them
 
 
-def tells(run: str, query: Any) -> None:  # noqa: ANN401  a Java object
+def tells(run: str, query: Any, is_ours: Callable[[], bool]) -> None:  # noqa: ANN401  a Java object
     """Note that the end of a run is going to be told to this process, by ``told``. Driver, any thread."""
-    _untold[run] = query
+    _untold[run] = query, is_ours
 
 
 def told(run: str) -> None:
     """Note that all is done that there is to do at the end of a run. Driver, any thread; idempotent."""
     _untold.pop(run, None)
+
+
+def end_all() -> None:
+    """Stop the queries of ours that run, and wait until that was told; not for long. Driver; never fails.
+
+    An epoch in flight is broken off, as it is where Spark goes away below it.
+    """
+
+    def end(query: Any, is_ours: Callable[[], bool]) -> None:  # noqa: ANN401  a Java object
+        if query.isActive() and is_ours():
+            query.stop()
+
+    with _until_told():
+        stops = [background.begin("onceonly-end", end, *each) for each in list(_untold.values())]
+        wait(stops, timeout=_STOPPED_S)
 
 
 @contextlib.contextmanager
@@ -119,7 +149,7 @@ def _until_told() -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(Exception):  # the JVM may be gone
-            over = [run for run, query in list(_untold.items()) if not query.isActive()]
+            over = [run for run, (query, _) in list(_untold.items()) if not query.isActive()]
             deadline = time.monotonic() + _TOLD_S
             while not _untold.keys().isdisjoint(over) and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
