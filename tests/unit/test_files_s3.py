@@ -17,7 +17,7 @@ from tests.unit.s3_double import BUCKET, Fault, S3Double, serve
 from tests.unit.test_files_crashes import dies
 
 from onceonly import files
-from onceonly.errors import ConfigurationError, WriteFailedError
+from onceonly.errors import ConfigurationError, UnavailableError, WriteFailedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater, Unknown
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.objects import ObjectFiles
@@ -437,6 +437,33 @@ def test_a_settled_transaction_is_tidied_up_and_an_undecided_one_aborted(bench: 
     assert [each.transaction for each in bench.sink().recover(bench.context) if each.is_open] == [
         left.transaction
     ]
+
+
+def test_a_loser_whose_uploads_could_not_be_ended_is_not_forgotten_with_its_epoch(
+    bench: InBucket, double: S3Double
+) -> None:
+    loser, decided = bench.prepared(rows(1)), bench.prepared(rows(1))
+    (left,) = [each for each in bench.sink().recover(bench.context) if each.transaction == loser.transaction]
+    double.fault("UPLOADS", Fault())
+    with pytest.raises(UnavailableError):
+        bench.sink().abort(left.handle)
+    assert bench.finish(0, decided) == ["Committed"]
+    assert (bench.ids(), double.open_uploads, bench.notes()) == ([1], [], [])
+
+
+def test_what_was_completed_is_remembered_until_it_is_tidied_up(bench: InBucket, double: S3Double) -> None:
+    sink = bench.sink()
+    for epoch in range(3):
+        handle = bench.prepared(rows(epoch), epoch)
+        assert isinstance(sink.commit(handle), Committed)
+        sink.complete(bench.context, epoch, [handle])
+        double.requests.clear()
+        bench.sweep(sink)
+        reads = [name for method, name in double.requests if method == "GET" and name.endswith(".mark")]
+        assert not reads, "nobody reads what this process has put"
+    target = sink._target
+    assert isinstance(target, buckets.BucketTarget)
+    assert not target._shown
 
 
 def test_what_a_lost_query_has_prepared_in_a_bucket_is_found(bench: InBucket) -> None:

@@ -65,8 +65,9 @@ class BucketTarget:
     def __init__(self, store: ObjectFiles, options: FilesOptions) -> None:
         self.files = store
         self._options = options
-        self._shown: set[str] = set()
-        """The uploads that this process has completed: a reader may have taken the objects since."""
+        self._shown: dict[str, set[str]] = {}
+        """The uploads that this process has completed, by transaction, until that is tidied up: a reader may have taken
+        the objects since."""
 
     def make_ready(self, context: QueryContext) -> bool:  # noqa: ARG002  no folder of a query's own is made
         trial.run(self.files, self._options.target)
@@ -175,7 +176,9 @@ class BucketTarget:
 
     def abort(self, handle: Handle, *, root: Path | None) -> None:
         folder, transaction = own_folder(self._options, handle, root)
-        if handle.transaction == transaction:
+        # What is called settled may be void: whoever gave it up could not end its uploads just then.
+        is_known = self._shown.pop(transaction, None) is not None
+        if handle.transaction == transaction or (not is_known and self.files.read(_mark(folder)) == _VOID):
             is_kept = self.files.size(_open(folder)) is not None
             # Whoever committed it meanwhile has put the other word.
             standing = (
@@ -239,14 +242,15 @@ class BucketTarget:
 
     def _show(self, prepared: Prepared, file: DataFile, upload: Upload, *, seen: bool) -> bool:
         """Let an object come into sight, unless it did; say whether it was this call that did it."""
-        if upload.id in self._shown:
+        shown = self._shown.setdefault(prepared.transaction, set())
+        if upload.id in shown:
             return False
         key = self._key(prepared, file)
         said = Completion.GONE
         if seen or self._uploads.stands(key, upload.id):
             said = self._uploads.complete(key, upload.id, upload.parts)
         if said is Completion.DONE:
-            self._shown.add(upload.id)
+            shown.add(upload.id)
             return True
         if self._is_ours(prepared, file):
             return False
