@@ -275,6 +275,32 @@ def test_letters_may_begin_and_end_in_the_middle_of_an_epoch_that_is_settled(
     job.check()
 
 
+def test_letters_that_are_settled_need_their_sink_no_more(arm: Callable[[str], None]) -> None:
+    arm("commit.before_return=raise@2")
+    job = Job()
+    with pytest.raises(failpoints.FailpointError):
+        job.live(1)
+    assert job.letters()[-1]["epoch"] == 1
+    job.with_letters = False
+    job.finish(1)
+    job.check()
+
+
+def test_letters_that_a_repair_carries_keep_their_sink(arm: Callable[[str], None]) -> None:
+    job = Job(graceful=False)
+    job.lose_the_first_of(MAIN)
+    arm("link.after_put=raise")
+    with pytest.raises(failpoints.FailpointError):
+        job.live(0)
+    assert {vote.sink for vote in job.disk.links[0][-1].votes} == {MAIN}
+    job.with_letters = False
+    with pytest.raises(errors.ReplayMismatchError, match="decided for other sinks"):
+        job.live(0)
+    job.with_letters = True
+    job.finish(1)
+    job.check()
+
+
 def test_letters_that_are_pending_keep_their_sink(arm: Callable[[str], None]) -> None:
     arm("link.after_put=raise")
     job = Job(graceful=False)

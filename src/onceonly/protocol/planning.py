@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onceonly import offsets
-from onceonly.model import LinkKind, Mode, Skip, differing, letters_of
+from onceonly.model import LinkKind, Mode, Skip, differing, handles_of, letters_of
 from onceonly.protocol import recovery
 from onceonly.protocol import states as s
 from onceonly.protocol.messages import PutLink, Report, ReportKind, RestoreInputs, StopReason, SyncLink
@@ -97,7 +97,7 @@ def _resolve(context: s.Context, event: m.ChainRead) -> Move:
 
 def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
     """Take up an epoch that is decided, or was skipped and is run again as Spark has forgotten it."""
-    if last.kind is not LinkKind.SKIPPED and _branches(last, context):
+    if last.kind is not LinkKind.SKIPPED and _branches(last, context, settled=receipt is not None):
         return stop(
             StopReason.BRANCH,
             f"decided for {sorted(last.settings)}, now written to {sorted(context.settings)}",
@@ -111,13 +111,15 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
     return s.Syncing(context, last), (SyncLink(last),)
 
 
-def _branches(last: Link, context: s.Context) -> bool:
+def _branches(last: Link, context: s.Context, *, settled: bool) -> bool:
     """Say whether the epoch is written to other sinks than it was decided for.
 
-    That a sink has a place for dead letters now, or none any more, is no other branch; but what is pending there is.
+    That a sink has a place for dead letters now, or none any more, is no other branch; but until the epoch is settled,
+    its letters need theirs.
     """
-    return _sinks(last.settings) != _sinks(context.settings) or any(
-        vote.sink not in context.settings for vote in last.pending if letters_of(vote.sink) is not None
+    letters = {name for name in handles_of(last.output) if letters_of(name) is not None}
+    return _sinks(last.settings) != _sinks(context.settings) or not (
+        settled or letters <= context.settings.keys()
     )
 
 
