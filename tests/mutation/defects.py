@@ -1111,6 +1111,18 @@ DEFECTS: Final = (
         says="carried",
     ),
     Defect(
+        name="carried-and-not-durable",
+        group=RECOVERY,
+        what="A link says that a part of its epoch is committed, which a loss of power may still take back",
+        file="coordinator/coordinator.py",
+        before="        if link.reason and link.carried:\n",
+        after="        if link.reason and not link.output:\n",
+        tests=(
+            SINKS + "test_what_a_repair_carries_is_made_durable_before_the_link_that_says_so",
+            FILE_CRASHES + "test_a_power_loss_in_the_middle_of_a_repair_takes_back_nothing_that_is_committed",
+        ),
+    ),
+    Defect(
         name="part-lost-run-as-new",
         group=RECOVERY,
         what="An epoch of which a part is committed is run as new",
@@ -2315,8 +2327,8 @@ DEFECTS: Final = (
         group=FILES,
         what="A manifest lists files whose final names are not on the disk",
         file="sinks/files/committer.py",
-        before="                store.sync_folder(folder)\n",
-        after="                pass\n",
+        before="            store.sync_folder(folder)\n",
+        after="            pass\n",
         tests=(FILE_CRASHES + "test_what_is_settled_outlives_a_power_loss_at_any_step",),
     ),
     Defect(

@@ -356,6 +356,9 @@ def test_versions_are_made_durable_before_the_receipt(
     monkeypatch.setattr(disk, "sync", lambda path: synced.append(path.name))
     handle = bench.committed(rows(1))
     synced.clear()
+    bench.sink().make_durable([handle])
+    assert synced == [f"{0:020d}.json", f"{1:020d}.json", "_delta_log"]
+    synced.clear()
     sink = bench.sink()
     sink.complete(bench.query, 0, [handle])
     assert synced == ["_open", f"{0:020d}.json", f"{1:020d}.json", "_delta_log"]

@@ -6,15 +6,22 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, rows
 
 from onceonly import files
-from onceonly.errors import LogError
+from onceonly.coordinator.coordinator import Coordinator, Participant
+from onceonly.errors import LogError, TransactionLostError
+from onceonly.executor.slot import run_slot
+from onceonly.model import Guarantee
+from onceonly.ports import WriteContext
 from onceonly.sinks.files.manifests import ledger, marks
 from onceonly.sinks.files.manifests.expiry import due
 from onceonly.sinks.files.manifests.manifest import DataFile, Manifest, encode_manifests, join_manifests
 from onceonly.sinks.files.store import LocalStore
+from onceonly_proof.memory_log import MemoryDisk, MemoryLog
+from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +111,50 @@ def test_what_is_settled_outlives_a_power_loss_at_any_step(quick: Path, *, swept
         assert bench.ids() == [1, 2, 3, 4]
         assert [epoch.rows for epoch in files.committed(str(bench.target))] == [4]
         assert bench.staged() == []
+
+
+def test_a_power_loss_in_the_middle_of_a_repair_takes_back_nothing_that_is_committed(quick: Path) -> None:
+    """Of two sinks one has lost its rows: those of the other are committed, and the next link says so for good."""
+    MemorySink.stores.clear()
+    disk, log = Disk(), MemoryDisk()
+    bench = Files(quick / "out", store=disk, query="query")
+    sinks = {"a": MemorySink({"store": "a"}), "files": bench.sink()}
+
+    def coordinator() -> Coordinator:
+        made = Coordinator(log=MemoryLog(log), actor="driver")
+        for name, sink in sinks.items():
+            columns = bench.columns if name == "files" else ()
+            made.join(name, Participant(sink=sink, guarantee=Guarantee.EXACTLY_ONCE, columns=columns))
+        return made
+
+    def live(run: str) -> None:
+        driver = coordinator()
+        plan = driver.plan(0, barrier=("0",), run=run)
+        votes = []
+        for name, sink in sinks.items():
+            context = WriteContext(
+                query="query", sink=name, run=run, epoch=0, plan=plan.id, slot=0, attempt="0",
+                guarantee=plan.guarantee, mode=plan.mode, facts=plan.facts[name],
+            )  # fmt: skip
+            votes.append(run_slot(sink, plan, context, [pa.record_batch(rows(1, 2))]).vote)
+        driver.decide(plan, votes)
+
+    def expire(step: str, value: object) -> None:
+        if step == "link.after" and getattr(value, "votes", None):
+            for name in sinks["a"].store.pending():
+                sinks["a"].store.expire(name)
+
+    log.hook = expire
+    with pytest.raises(TransactionLostError):
+        live("first")
+    log.hook = None
+    coordinator().plan(0, barrier=("0",), run="second")
+    assert [vote.sink for vote in log.links[0][-1].carried] == ["files"]
+    disk.lose_power()
+    live("third")
+    disk.lose_power()
+    assert bench.ids() == [1, 2]
+    assert [epoch.rows for epoch in files.committed(str(bench.target))] == [2]
 
 
 def dies(action: Callable[[], object]) -> bool:

@@ -292,6 +292,9 @@ def test_what_the_catalogue_names_is_durable_before_the_receipt(
     manifests = [each.manifest_path for each in snapshot.manifests(table.io)]
     named = [table.metadata_location, snapshot.manifest_list, *manifests]
     assert synced == ["_open", *(Path(each).name for each in named), "metadata"]
+    synced.clear()
+    bench.sink().make_durable([handle])
+    assert synced == [*(Path(each).name for each in named), "metadata"]
 
 
 def test_a_secret_of_the_catalogue_is_shown_nowhere(options: Mapping[str, str]) -> None:

@@ -76,6 +76,65 @@ def _names(value: object) -> bool:
     return bool(getattr(value, "votes", ()))
 
 
+def test_what_a_repair_carries_is_made_durable_before_the_link_that_says_so() -> None:
+    """Nobody commits again what is carried, so a loss of power must not take it back."""
+    job = Job()
+    job.disk.hook = lambda step, value: (
+        job.store().expire("a.run0.0") if step == "link.after" and _names(value) else None
+    )
+    with pytest.raises(errors.TransactionLostError):
+        job.live(0)
+    job.disk.hook = None
+    seen: list[tuple[str, int, int]] = []
+    failures = iter([OSError("no space"), errors.UnavailableError("busy", next_step="wait")])
+
+    def told_by(name: str) -> Callable[[Sequence[Handle]], None]:
+        def make_durable(handles: Sequence[Handle]) -> None:
+            if (error := next(failures, None)) is not None:
+                raise error
+            seen.append((name, len(handles), len(job.disk.links[0])))
+
+        return make_durable
+
+    for name, sink in job.sinks.items():
+        sink.make_durable = told_by(name)  # type: ignore[method-assign]  # listening in
+    links = len(job.disk.links[0])
+    for said in ("no space", "busy"):
+        with pytest.raises(errors.UnavailableError, match=said):
+            job.live(0)
+        assert len(job.disk.links[0]) == links
+    job.live(1)
+    job.check()
+    assert seen == [("a", 1, links), ("b", 2, links)]
+
+
+def test_a_sink_that_is_gone_while_an_earlier_link_carries_rows_of_it_is_asked_for_by_name() -> None:
+    job = Job()
+    job.disk.hook = lambda step, value: (
+        job.store().expire("a.run0.0") if step == "link.after" and _names(value) else None
+    )
+    with pytest.raises(errors.TransactionLostError):
+        job.live(0)
+    job.disk.hook = lambda step, _value: _raise("down") if step == "receipt.before" else None
+    with pytest.raises(errors.UnavailableError, match="down"):
+        job.live(0)
+    job.disk.hook = None
+    link = job.disk.links[0][-1]
+    # As where Spark has gone on to an epoch that is written to other sinks.
+    job.disk.links[0][-1] = replace(link, settings={"a": link.settings["a"]})
+    sink = job.sinks.pop("b")
+
+    with pytest.raises(errors.ConfigurationError, match="rows in the sink b, which the query has no more"):
+        job.coordinator().plan(0, run="next")
+    job.sinks["b"], job.disk.links[0][-1] = sink, link
+    job.finish(1)
+    job.check()
+
+
+def _raise(what: str) -> None:
+    raise errors.UnavailableError(what, next_step="wait")
+
+
 def test_a_sink_that_cannot_complete_its_epoch_is_asked_again_by_the_next_run() -> None:
     job = Job()
     failures = iter([OSError("no space"), errors.UnavailableError("busy", next_step="wait")])
@@ -110,7 +169,7 @@ def test_a_mistake_in_the_code_that_completes_is_raised_as_what_it_is_and_what_i
     with pytest.raises(AttributeError) as caught:
         job.live(0)
     assert caught.value is mistake
-    assert [note for note in mistake.__notes__ if "the sink a" in note and "Everything is committed" in note]
+    assert [note for note in mistake.__notes__ if "the sink a" in note and "What is committed stays so" in note]
     assert 0 not in job.disk.receipts
     job.live(0)
     job.check()

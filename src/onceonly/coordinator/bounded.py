@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from onceonly.ports import Sink
 
 CALLS = frozenset(
-    {"check", "refresh", "identity", "recover", "rehearse", "commit", "commit_many", "abort", "complete"}
-)
+    {
+        "check", "refresh", "identity", "recover", "rehearse", "commit", "commit_many", "abort", "make_durable",
+        "complete",
+    }
+)  # fmt: skip
 """The calls of the driver that are bounded here. ``expiring`` and ``look_back`` are bounded by whoever asks
 (``questions.ask``), calls on executors by the limit of the epoch."""
 
@@ -29,6 +32,7 @@ _AT_ONCE = (
     TwoPhaseCommitSink.refresh,
     TwoPhaseCommitSink.identity,
     TwoPhaseCommitSink.rehearse,
+    TwoPhaseCommitSink.make_durable,
     TwoPhaseCommitSink.complete,
     TwoPhaseCommitSink.recover,
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints, protocol
 from onceonly.coordinator.questions import MISTAKES
-from onceonly.errors import InDoubtError, OnceonlyError, UnavailableError
+from onceonly.errors import ConfigurationError, InDoubtError, OnceonlyError, UnavailableError
 from onceonly.model import RetryLater, Unknown, handles_of
 from onceonly.options import without_secrets
 
@@ -79,23 +80,40 @@ class Commits:
         """Tell each sink of a link that its epoch is committed as a whole."""
         for name, committed in handles_of(link.output).items():
             failpoints.hit("complete.before", of=name)
-            try:
-                self._sinks[name].complete(self._context(name), link.epoch, committed)
-            except OnceonlyError:
-                raise
-            except MISTAKES as error:
-                error.add_note(
-                    f"Query {self._query}, chk-{link.epoch}: raised by the sink {name}, whose code is to be "
-                    "corrected. Everything is committed; complete is called again at the next start."
-                )
-                raise
-            except Exception as error:
-                raise UnavailableError(
-                    f"Query {self._query}, chk-{link.epoch}: the sink {name} could not complete the epoch: "
-                    f"{type(error).__name__}: {error}",
-                    next_step="Start the query again: everything is committed, and complete is called again.",
-                ) from error
+            with self._told(link, name, "complete") as sink:
+                sink.complete(self._context(name), link.epoch, committed)
             self._record("epoch.completed", link.epoch, run=link.run, sink=name, handles=len(committed))
+
+    def make_durable(self, link: Link) -> None:
+        """See that what a link carries outlives a loss of power: nobody commits it again."""
+        for name, committed in handles_of(link.carried).items():
+            with self._told(link, name, "make_durable") as sink:
+                sink.make_durable(committed)
+
+    @contextmanager
+    def _told(self, link: Link, name: str, call: str) -> Iterator[Sink]:
+        """Give a sink of a link that is to be told something, and tell what it raises with the epoch's name."""
+        about = f"Query {self._query}, chk-{link.epoch}"
+        if name not in self._sinks:
+            raise ConfigurationError(
+                f"{about}: it has rows in the sink {name}, which the query has no more, so nobody can complete it",
+                next_step=f"Give the query its sink {name} again, and take it away once the epoch is through.",
+            )
+        try:
+            yield self._sinks[name]
+        except OnceonlyError:
+            raise
+        except MISTAKES as error:
+            error.add_note(
+                f"{about}: raised by the sink {name}, whose code is to be corrected. What is committed stays so; "
+                f"{call} is called again at the next start."
+            )
+            raise
+        except Exception as error:
+            raise UnavailableError(
+                f"{about}: the sink {name} could not do {call}: {type(error).__name__}: {error}",
+                next_step=f"Start the query again: what is committed stays so, and {call} is called again.",
+            ) from error
 
     def abort(self, vote: Vote) -> None:
         """Abort a handle that no link names."""

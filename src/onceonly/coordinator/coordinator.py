@@ -351,6 +351,8 @@ class Coordinator:
         if link.kind is LinkKind.SKIPPED:
             # It stands on Spark's own word that the epoch is over, which a loss of power must not take back.
             self._checks.require_all(link.epoch)
+        if link.reason and link.carried:
+            self._commits.make_durable(link)
         link = replace(link, stamp=events.stamp())
         standing = self._log.put_link(link)
         if standing != link:

@@ -253,6 +253,14 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         look what is there. Raise ``UnavailableError`` to have it called again.
         """
 
+    def make_durable(self, handles: Sequence[Handle]) -> None:
+        """See that these, which are committed, stay so through a loss of power.
+
+        For a sink whose ``commit`` leaves that to ``complete``. Driver, idempotent, before another part of their epoch,
+        which is lost, is written again: from then on the log says that these are committed, and nobody commits them
+        once more. Raise ``UnavailableError`` to have it called again.
+        """
+
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """See whether the target still holds what it was given, before the ``check`` of a start. Only looks.
 

@@ -53,9 +53,12 @@ class WithdrawableSink(LoadedSink):
     def sync(self, since: int) -> None:
         """Make the log durable, from an entry on: its client does not. Driver. Raises ``UnavailableError``."""
 
+    def make_durable(self, handles: Sequence[Handle]) -> None:
+        self.sync(min(Load.of(handle).since for handle in handles))
+
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         super().complete(context, epoch, handles)
-        self.sync(min(Load.of(handle).since for handle in handles))
+        self.make_durable(handles)
 
     def withdraw(
         self, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool = False

@@ -17,6 +17,7 @@ from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.manifest import Manifest
 from onceonly.sinks.files.paths import manifest_folder, real
 from onceonly.sinks.files.prepared import Prepared
+from onceonly.sinks.files.staging.staged import epoch_of
 from onceonly.sinks.files.store import named, unavailable
 from onceonly.sinks.files.targets.port import UnsureError
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.ports import QueryContext
+    from onceonly.sinks.files.manifests.manifest import DataFile
     from onceonly.sinks.files.store import Files
     from onceonly.sinks.files.targets.port import Target
 
@@ -72,10 +74,7 @@ def complete(target: Target, at: Path, context: QueryContext, epoch: int, handle
         files = [file for each in prepared for file in target.published(each)] if once else decided
         if not files:
             return
-        for folder in folders_up_to(at, (at / file.path for file in files)):
-            # A reader may have taken a folder away with what was in it.
-            with contextlib.suppress(FileNotFoundError):
-                store.sync_folder(folder)
+        _sync(store, at, files)
         ledger = Ledger(store, manifest_folder(at, context.query, context.sink))
         ledger.put(
             Manifest(
@@ -89,9 +88,30 @@ def complete(target: Target, at: Path, context: QueryContext, epoch: int, handle
         # Had it gone away before, the manifest would lie below the mount point.
         _see(store, at, prepared, epoch)
     except OSError as error:
-        raise unavailable(
-            f"the names of chk-{epoch} could not be made durable in {error.filename or at}", error
-        ) from error
+        raise _not_durable(at, epoch, error) from error
+
+
+def make_durable(target: Target, at: Path, handles: Sequence[Handle]) -> None:
+    """Make the final names of committed files durable. Driver; idempotent. Raises ``UnavailableError``."""
+    prepared = [Prepared.of(handle) for handle in handles]
+    epoch = epoch_of(prepared[0].transaction)
+    try:
+        _sync(target.files, at, [file for each in prepared for file in each.files])
+        # Had it gone away before, what was synced would lie below the mount point.
+        _see(target.files, at, prepared, epoch)
+    except OSError as error:
+        raise _not_durable(at, epoch, error) from error
+
+
+def _sync(store: Files, at: Path, files: Iterable[DataFile]) -> None:
+    for folder in folders_up_to(at, (at / file.path for file in files)):
+        # A reader may have taken a folder away with what was in it.
+        with contextlib.suppress(FileNotFoundError):
+            store.sync_folder(folder)
+
+
+def _not_durable(at: Path, epoch: int, error: OSError) -> UnavailableError:
+    return unavailable(f"the names of chk-{epoch} could not be made durable in {error.filename or at}", error)
 
 
 def of_target(handle: Handle, token: str) -> Handle:

@@ -99,6 +99,10 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         """Drop the temporary files, and with their folder the place where a paused attempt could go on."""
         self._target.abort(handle, root=self._root)
 
+    def make_durable(self, handles: Sequence[Handle]) -> None:
+        """Make the final names durable."""
+        committer.make_durable(self._target, self._files.target, handles)
+
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Make the epoch durable, and put its manifest; now and then remove what is older than it may be."""
         target = self._files.target
