@@ -323,7 +323,12 @@ def test_what_a_decision_lost_that_spark_went_on_after_is_taken_over_or_stops(
     arm("link.after_put=raise")
     with pytest.raises(failpoints.FailpointError):
         job.live(1)
-    job.store("b").expire(job.store("b").pending()[0])
+    lost, kept = job.store("b").pending()
+    job.store("b").expire(lost)
+    completed: list[str] = []
+    job.sinks["b"].complete = lambda _context, _epoch, handles: completed.extend(  # type: ignore[method-assign]
+        handle.transaction for handle in handles
+    )
 
     def plan() -> Plan:
         return job.coordinator().plan(2, passed=lambda epoch: Passed(epoch=epoch, taken=taken))
@@ -331,6 +336,7 @@ def test_what_a_decision_lost_that_spark_went_on_after_is_taken_over_or_stops(
     if taken:
         assert plan().mode is Mode.RUN
         assert job.disk.receipts[1].outcomes["lost"] == 1
+        assert completed == [kept], "what never came is in no manifest"
     else:
         with pytest.raises(errors.AdoptionError, match="1 of 4 transactions are lost"):
             plan()

@@ -194,6 +194,28 @@ def test_at_most_once_the_sink_is_told_of_every_handle_and_looks_what_is_there(k
     assert {epoch for epoch, _ in seen} == {0, 1}
 
 
+def test_what_was_tried_at_most_once_is_completed_as_that_by_a_run_that_promises_more() -> None:
+    job = Job(guarantee=Guarantee.AT_MOST_ONCE, graceful=False)
+
+    def die(step: str, value: object) -> None:
+        if step == "link.after" and _names(value):
+            job.disk.hook = None
+            raise failpoints.FailpointError(step)
+
+    job.disk.hook = die
+    with pytest.raises(failpoints.FailpointError):
+        job.live(0)
+    seen: list[tuple[int, Guarantee]] = []
+
+    def complete(context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        seen.append((epoch, context.guarantee))
+
+    job.sinks["a"].complete = complete  # type: ignore[method-assign]  # listening in
+    job.guarantee = Guarantee.EXACTLY_ONCE
+    job.finish(1)
+    assert seen == [(0, Guarantee.AT_MOST_ONCE), (1, Guarantee.EXACTLY_ONCE)]
+
+
 def _die_once(step: str) -> Callable[[str, object], None]:
     left = [step]
 

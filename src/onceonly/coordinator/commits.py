@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints, protocol
 from onceonly.coordinator.questions import MISTAKES
 from onceonly.errors import ConfigurationError, InDoubtError, OnceonlyError, UnavailableError
-from onceonly.model import RetryLater, Unknown, handles_of
+from onceonly.model import Guarantee, RetryLater, Unknown, handles_of
 from onceonly.options import without_secrets
 
 if TYPE_CHECKING:
@@ -78,10 +79,14 @@ class Commits:
 
     def complete(self, link: Link) -> None:
         """Tell each sink of a link that its epoch is committed as a whole."""
+        once = link.guarantee is Guarantee.AT_MOST_ONCE
         for name, committed in handles_of(link.output).items():
             failpoints.hit("complete.before", of=name)
             with self._told(link, name, "complete") as sink:
-                sink.complete(self._context(name), link.epoch, committed)
+                context = self._context(name)
+                # What was tried once only may not be there, whatever the sink promises by now.
+                context = replace(context, guarantee=link.guarantee) if once else context
+                sink.complete(context, link.epoch, committed)
             self._record("epoch.completed", link.epoch, run=link.run, sink=name, handles=len(committed))
 
     def make_durable(self, link: Link) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceonly.model import Link, LinkKind, Receipt, Skip, differing
+from onceonly.model import Link, LinkKind, Lost, Receipt, Skip, differing
 from onceonly.protocol import states as s
 from onceonly.protocol.messages import (
     PutLink,
@@ -118,7 +118,11 @@ def lost_before(context: s.Context, link: Link, outcomes: tuple[tuple[Vote, Outc
     )
     if not context.forgives:
         return stop(StopReason.PASSED, what)
-    following, commands = settle(link, plan=context.plan, outcomes=counted, found_by=context)
+    # No sink completes what never came.
+    came = tuple(vote for vote, outcome in outcomes if not isinstance(outcome, Lost))
+    following, commands = settle(
+        replace(link, votes=came), plan=context.plan, outcomes=counted, found_by=context
+    )
     return following, (Report(ReportKind.EPOCH_SKIPPED, f"{what}; taken over as it is"), *commands)
 
 
