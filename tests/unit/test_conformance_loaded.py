@@ -288,6 +288,22 @@ def test_a_mark_that_outlived_its_commit_is_tidied_up_and_nothing_else(
     assert values(folder) == ["row 1"]
 
 
+def test_a_note_that_a_copy_has_brought_back_takes_no_committed_files(bench: Bench, folder: Path) -> None:
+    handle, copy = bench.prepared(rows(0)), folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    bench.sink().commit(handle)
+    bench.sink().complete(bench.query, 0, [handle])
+    bench.committed(rows(1), epoch=1)
+    shutil.copytree(folder, copy, dirs_exist_ok=True)  # what is gone here stays there
+    shutil.rmtree(folder)
+    copy.rename(folder)
+    [leftover] = bench.sink().recover(bench.query)
+    assert leftover.transaction == handle.transaction
+    bench.sink().abort(leftover.handle)
+    assert values(folder) == ["row 0", "row 1"]
+    assert list(bench.sink().recover(bench.query)) == []
+
+
 def test_a_table_that_went_back_is_told_with_the_epochs_that_are_missing(bench: Bench, folder: Path) -> None:
     handles = [bench.committed(rows(0), epoch=0)]
     shutil.copy(folder / "log.db", folder / "backup")

@@ -336,6 +336,45 @@ def test_a_version_that_is_restored_by_a_time_and_that_the_log_no_longer_has_is_
         bench.sink().look_back(bench.query, 1, handles[1:])
 
 
+def test_a_version_that_is_restored_between_an_entry_and_its_receipt_is_told(
+    bench: Bench, path: Path
+) -> None:
+    handles = [bench.committed(rows(epoch), epoch=epoch) for epoch in range(2)]
+    DeltaTable(path).restore(1)
+    bench.sink().look_back(bench.query, 0, handles[:1])  # the newest that is complete
+    with pytest.raises(TargetBehindError, match="chk-1 is decided, and was in the table"):
+        bench.sink().commit(handles[1])
+    goes_on = bench.sink(**{"onceonly.target.behind": "go-on"})
+    assert goes_on.commit(handles[1]) == AlreadyCommitted()
+
+
+def test_a_version_that_is_restored_after_the_log_has_forgotten_ours_takes_nothing_back(
+    bench: Bench, path: Path
+) -> None:
+    handle = bench.committed(rows(0))
+    write_deltalake(path, pa.table({"id": [1], "text": ["theirs"]}, SCHEMA), mode="append")
+    DeltaTable(path).create_checkpoint()
+    write_deltalake(path, pa.table({"id": [2], "text": ["wrong"]}, SCHEMA), mode="append")
+    DeltaTable(path).restore(2)
+    for version in (0, 1):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    bench.sink().look_back(bench.query, 0, [handle])
+    assert bench.sink().newest_epoch(bench.query) == 0
+    assert ids(path) == [0, 1]
+
+
+def test_a_note_that_a_copy_has_brought_back_takes_no_committed_files(bench: Bench, path: Path) -> None:
+    handles = [bench.committed(rows(epoch), epoch=epoch) for epoch in range(2)]
+    DeltaTable(path).create_checkpoint()
+    for version in (0, 1):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    (path / "onceonly" / "q" / "delta" / "_open" / handles[0].transaction).touch()
+    [leftover] = bench.sink().recover(bench.query)
+    bench.sink().abort(leftover.handle)
+    assert ids(path) == [0, 1]
+    assert list(bench.sink().recover(bench.query)) == []
+
+
 def test_a_table_that_was_made_anew_in_the_same_folder_is_another(bench: Bench, path: Path) -> None:
     before, handle = bench.sink().identity(), bench.prepared(rows(1))
     kept = (path / "onceonly").rename(path.with_name("kept"))

@@ -59,6 +59,19 @@ def append(options: Mapping[str, str], number: int) -> None:
         return
 
 
+def expire(options: Mapping[str, str], snapshot: int) -> None:
+    """Have a snapshot expire as Spark does: what stands on it goes on to name it, which pyiceberg takes away."""
+    table = iceberg_bench.opened(options)
+    above = {each.snapshot_id for each in table.snapshots() if each.parent_snapshot_id == snapshot}
+    table.maintenance.expire_snapshots().by_id(snapshot).commit()
+    place = Path(iceberg_bench.opened(options).metadata_location.removeprefix("file://"))
+    told = json.loads(place.read_text(encoding="utf-8"))
+    for each in told["snapshots"]:
+        if each["snapshot-id"] in above:
+            each["parent-snapshot-id"] = snapshot
+    place.write_text(json.dumps(told), encoding="utf-8")
+
+
 def place_of(bench: Bench, handle: Handle) -> Path:
     return Path(str(bench.check()["home"])) / Load.of(handle).folder
 
@@ -232,6 +245,61 @@ def test_a_table_that_was_rolled_back_is_told_with_the_epochs_that_are_missing(
     with pytest.raises(TargetBehindError, match="chk-1 to chk-2 are missing"):
         bench.sink().look_back(bench.query, 2, handles[-1:])
     bench.sink(**{"onceonly.target.behind": "go-on"}).look_back(bench.query, 2, handles[-1:])
+
+
+def test_a_rollback_between_an_entry_and_its_receipt_is_told(
+    bench: Bench, options: Mapping[str, str]
+) -> None:
+    handles = [bench.committed(rows(epoch), epoch=epoch) for epoch in range(2)]
+    table = iceberg_bench.opened(options)
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    bench.sink().look_back(bench.query, 0, handles[:1])  # the newest that is complete
+    with pytest.raises(TargetBehindError, match="chk-1 is decided, and was in the table"):
+        bench.sink().commit(handles[1])
+    goes_on = bench.sink(**{"onceonly.target.behind": "go-on"})
+    assert goes_on.commit(handles[1]) == AlreadyCommitted()
+
+
+def test_a_tagged_snapshot_below_one_that_expired_is_not_told_as_rolled_back(
+    bench: Bench, options: Mapping[str, str]
+) -> None:
+    handle = bench.committed(rows(0))
+    table = iceberg_bench.opened(options)
+    table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "evening").commit()
+    for number in (1, 2):
+        append(options, number)
+    expire(options, iceberg_bench.opened(options).snapshots()[1].snapshot_id)
+    assert len(iceberg_bench.opened(options).snapshots()) == 2
+    bench.sink().look_back(bench.query, 0, [handle])
+    assert bench.sink().newest_epoch(bench.query) == 0
+    assert ids(options) == [0, 1, 2]
+
+
+def test_a_rollback_is_told_also_where_what_it_went_back_to_has_expired(
+    bench: Bench, options: Mapping[str, str]
+) -> None:
+    append(options, 1)
+    handles = [bench.committed(rows(10 + epoch), epoch=epoch) for epoch in range(2)]
+    table = iceberg_bench.opened(options)
+    first, *_, last = (each.snapshot_id for each in table.snapshots())
+    table.manage_snapshots().create_tag(last, "evening").commit()
+    iceberg_bench.opened(options).manage_snapshots().rollback_to_snapshot(first).commit()
+    append(options, 2)
+    expire(options, first)
+    with pytest.raises(TargetBehindError, match="chk-0 to chk-1 are missing"):
+        bench.sink().look_back(bench.query, 1, handles[-1:])
+    assert ids(options) == [1, 2]
+
+
+def test_a_note_that_a_copy_has_brought_back_takes_no_committed_files(
+    bench: Bench, options: Mapping[str, str]
+) -> None:
+    handles = [bench.committed(rows(epoch), epoch=epoch) for epoch in range(2)]
+    (Path(str(bench.check()["home"])) / APP / "_open" / handles[0].transaction).touch()
+    [leftover] = bench.sink().recover(bench.query)
+    bench.sink().abort(leftover.handle)
+    assert ids(options) == [0, 1]
+    assert list(bench.sink().recover(bench.query)) == []
 
 
 def test_a_rollback_under_a_query_stops_it_before_a_decision(

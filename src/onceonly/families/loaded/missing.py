@@ -1,7 +1,8 @@
-"""Data files that a table's log names and that are gone: somebody has removed them while they were entered. Driver.
+"""Epochs and data files that a table's log names and that are gone: somebody has taken them away. Driver.
 
-A vacuum lists the folder, asks the log, and removes what that does not name: a file of an epoch that is entered in
-between is removed all the same. So the files are looked at after their entry, too, and once more at the next epoch.
+Who restores an older version takes epochs back, and their entries stay in the log. A vacuum lists the folder, asks the
+log, and removes what that does not name: a file of an epoch that is entered in between is removed all the same. So the
+files are looked at after their entry, too, and once more at the next epoch.
 """
 
 from __future__ import annotations
@@ -19,6 +20,27 @@ if TYPE_CHECKING:
     from onceonly.families.loaded.load import Load
     from onceonly.families.loaded.places import Home
     from onceonly.families.loaded.sink import Books, LoadedSink
+
+
+def stands(sink: LoadedSink, app: str, epoch: int, what: str) -> bool:
+    """Say whether the table holds an epoch, which by the decision log is ``what``. Raises ``TargetBehindError``.
+
+    False where the user has said to go on without it.
+    """
+    newest = sink.standing(app)
+    if newest is not None and newest >= epoch:
+        return True
+    first = 0 if newest is None else newest + 1
+    query, name = app.rsplit("/", 2)[1:]
+    behind.refuse(
+        f"Query {query}, sink {name}: the table went back. By the log chk-{epoch} is {what}, and the newest epoch in "
+        f"the table is {'none' if newest is None else f'chk-{newest}'}: chk-{first} to chk-{epoch} are missing. A "
+        "backup or an older version was restored, or the table was made anew",
+        f"to have them written again, start on a new checkpoint from the offsets at which chk-{first} began "
+        f"({behind.SHOW}); what is there of the epochs from then on would be there twice",
+        goes_on=sink.options[behind.OPTION] == behind.GO_ON,
+    )
+    return False
 
 
 def require_whole(home: Home, loads: Sequence[Load]) -> None:
@@ -51,6 +73,19 @@ def wanted(sink: LoadedSink, loads: Sequence[Load]) -> list[Load]:
             )
             found += [replace(load, files=files)] if files else []
     return found
+
+
+def is_named(sink: LoadedSink, load: Load) -> bool:
+    """Say whether the table has files of an attempt at an older epoch than its newest, whatever its note says.
+
+    A note comes back where a table was copied without what had been deleted there, as into a backup or by a bucket that
+    is replicated, and its attempt was committed since.
+    """
+    if load.name in sink.books(load.app, load.epoch).committed:
+        return True
+    home = sink.home
+    begin = f"{home.called(load.folder)}/"
+    return any(name.startswith(begin) for name in home.known(sink.files_now(touched=True) or ()))
 
 
 def torn(sink: LoadedSink, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> set[str]:

@@ -122,11 +122,11 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         """
         return True
 
-    def files_now(self) -> Iterable[str] | None:
-        """Return the data files that a reader of the table sees now, without those of which rows are deleted.
+    def files_now(self, *, touched: bool = False) -> Iterable[str] | None:  # noqa: ARG002  for those that can tell
+        """Return the data files that a reader of the table sees now; those of which rows are deleted if ``touched``.
 
         As paths or URIs of ``file:``, in which percent signs stand for themselves; None where the sink cannot tell.
-        Operator; only looks. Raises ``UnavailableError``.
+        Only looks. Raises ``UnavailableError``.
         """
         return None
 
@@ -302,27 +302,16 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         for app in {Load.of(handle).app for handle in handles}:
             home.sync_marks(app)
 
-    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:  # noqa: ARG002  by handles
         if not handles:
             return
-        newest = self.standing(Load.of(handles[0]).app)
-        if newest is not None and newest >= epoch:
+        if missing.stands(self, Load.of(handles[0]).app, epoch, "complete"):
             missing.refuse(self, missing.wanted(self, [Load.of(handle) for handle in handles]))
-            return
-        first = 0 if newest is None else newest + 1
-        behind.refuse(
-            f"Query {context.query}, sink {context.sink}: the table went back. By the log chk-{epoch} is complete, and "
-            f"the newest epoch in the table is {'none' if newest is None else f'chk-{newest}'}: chk-{first} to "
-            f"chk-{epoch} are missing. A backup or an older version was restored, or the table was made anew",
-            f"to have them written again, start on a new checkpoint from the offsets at which chk-{first} began "
-            f"({behind.SHOW}); what is there of the epochs from then on would be there twice",
-            goes_on=self.options[behind.OPTION] == behind.GO_ON,
-        )
 
     def _is_committed(self, load: Load) -> bool:
         books = self.books(load.app, None, since=load.since or None)
         if books.newest is not None and load.epoch < books.newest:
-            return load.name not in self.home.marked(load.app)
+            return load.name not in self.home.marked(load.app) or missing.is_named(self, load)
         return load.name in books.committed or (load.epoch == books.newest and not books.is_whole)
 
     def _read(self, app: str, epoch: int, *, since: int | None) -> Books:
@@ -346,6 +335,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             books = self._read(app, epoch, since=since)
             late = {load.name for load in loads if load.since <= books.withdrawn}
             open_ = names - books.committed - books.void - late
+            if names & books.committed:  # by another process, and what was taken back since is named still
+                missing.stands(self, app, epoch, "decided, and was in the table")
             home.unmark(app, names & books.committed)
             is_over = not open_ or not books.is_whole or (books.newest or 0) > epoch
             waiting = [load for load in loads if load.name in open_ & whole]

@@ -96,7 +96,7 @@ class DeltaSink(WithdrawableSink):
     def books(self, app: str, epoch: int | None, *, since: int | None = None) -> Books:
         return target.read_books(target.open_table(self.at), app, epoch, since=since)
 
-    def files_now(self) -> Sequence[str]:
+    def files_now(self, *, touched: bool = False) -> Sequence[str]:  # noqa: ARG002  it has no such files
         return target.open_table(self.at).file_uris()
 
     def held_in_all(self, context: QueryContext) -> Held:  # noqa: ARG002  a table does not say who added what

@@ -226,16 +226,18 @@ def standing(place: Place, app: str) -> int | None:
     table = open_table(place)
     newest = table.transaction_version(app)
     restored: int | None = None
-    kept = newest
-    for version, entry in _history(table) if newest is not None else ():
+    kept, oldest, is_seen = newest, 0, False
+    for oldest, entry in _history(table) if newest is not None else ():
         note = _note_of(entry, app)
         if note is not None and kept is not None:
             # Of what was taken back nothing counts, whether or not a RESTORE has brought it back.
             kept = min(kept, int(note["epoch"]))
-            if restored is None or version <= restored:
+            is_seen = True
+            if restored is None or oldest <= restored:
                 return kept
         restored = _restored(place, entry, restored)
-    return newest if restored is None else None
+    # Where the log has forgotten all of ours, what it still has stands on them.
+    return newest if restored is None or (restored >= oldest and not is_seen) else None
 
 
 def is_taken_back(table: DeltaTable, place: Place, app: str, before: int) -> bool:

@@ -13,7 +13,7 @@ from onceonly.families.loaded.sink import newest_with_rows
 from onceonly.families.loaded.types import choose, schema_of
 from onceonly.families.loaded.withdrawing import WithdrawableSink
 from onceonly.ports.standing import Held
-from onceonly.sinks.iceberg import target
+from onceonly.sinks.iceberg import past, target
 from onceonly.sinks.iceberg.options import DECLARED, split
 from onceonly.sinks.iceberg.types import IcebergLayout, arrow_of
 
@@ -96,13 +96,14 @@ class IcebergSink(WithdrawableSink):
         return IcebergLayout(*target.told(str(facts["columns"])))
 
     def standing(self, app: str) -> int | None:
-        return target.standing(self._open(), app)
+        return past.standing(self._open(), app)
 
     def books(self, app: str, epoch: int | None, *, since: int | None = None) -> Books:  # noqa: ARG002  of the newest only
         return target.books_of(self._open(), app, epoch)
 
-    def files_now(self) -> Sequence[str]:
-        return [each.file.file_path for each in self._open().scan().plan_files() if not each.delete_files]
+    def files_now(self, *, touched: bool = False) -> Sequence[str]:
+        found = self._open().scan().plan_files()
+        return [each.file.file_path for each in found if touched or not each.delete_files]
 
     def held_in_all(self, context: QueryContext) -> Held:  # noqa: ARG002  a table does not say who added what
         return Held(rows=int(self._open().scan().count()))
@@ -117,7 +118,7 @@ class IcebergSink(WithdrawableSink):
         return True
 
     def is_kept(self, app: str, books: Books) -> bool:
-        return target.is_kept(books.at, self._snapshots.get(app))
+        return past.is_kept(books.at, self._snapshots.get(app))
 
     def see(self, books: Books, loads: Sequence[Load]) -> None:
         table = books.at

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from onceonly.families.loaded.places import Home
 
 FORMAT_MAX = 2
-_WITHDRAWN = "onceonly.withdrawn"
+WITHDRAWN = "onceonly.withdrawn"
+"""What the summary of a snapshot has in which epochs were taken back."""
 _RETRIES = "commit.retry.num-retries"
 # Transforms whose value is told by a file's bounds.
 _LINEAR = ("identity", "year", "month", "day", "hour", "truncate")
@@ -231,37 +232,6 @@ def books_of(table: Table, app: str, epoch: int | None) -> Books:
     )
 
 
-def standing(table: Table, app: str) -> int | None:
-    """Return the newest epoch of ours whose snapshot no rollback has taken back. Pure."""
-    from pyiceberg.table.snapshots import ancestors_of
-
-    held = {each.snapshot_id for each in ancestors_of(table.current_snapshot(), table.metadata)}
-    kept: list[int] = []
-    gone: list[int] = []
-    for snapshot in table.snapshots():
-        summary = snapshot.summary
-        if summary is not None and summary.get("onceonly.app") == app:
-            epoch = int(str(summary["onceonly.epoch"]))
-            if summary.get(_WITHDRAWN):
-                # Of what was taken back nothing counts, whether or not a rollback has brought it back.
-                kept, gone = ([each for each in some if each <= epoch] for some in (kept, gone))
-            (kept if snapshot.snapshot_id in held else gone).append(epoch)
-    if gone and max(gone) > max(kept, default=-1):
-        return max(kept, default=None)
-    return newest(table, app)
-
-
-def is_kept(table: Table, snapshot_id: int | None) -> bool:
-    """Say whether the current state stands on a snapshot; on one that has expired it does, for all that is known."""
-    above = {each.snapshot_id: each.parent_snapshot_id for each in table.metadata.snapshots}
-    at = table.metadata.current_snapshot_id
-    while snapshot_id in above and at != snapshot_id:
-        if at not in above:
-            return at is not None
-        at = above[at]
-    return True
-
-
 def enter(
     table: Table, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str], *, home: Home
 ) -> None:
@@ -294,7 +264,7 @@ def leave_out(table: Table, app: str, epoch: int, names: frozenset[str], home: H
     with _committing(table, app, note) as transaction:
         if not names:
             return
-        marks = {"onceonly.app": app, "onceonly.epoch": str(epoch), _WITHDRAWN: "true"}
+        marks = {"onceonly.app": app, "onceonly.epoch": str(epoch), WITHDRAWN: "true"}
         _delete(table, transaction, names, home, marks)
 
 
@@ -325,7 +295,7 @@ def left_out_in(table: Table, app: str) -> int | None:
         for snapshot in table.snapshots()
         if (summary := snapshot.summary) is not None
         and summary.get("onceonly.app") == app
-        and summary.get(_WITHDRAWN)
+        and summary.get(WITHDRAWN)
     ]
     return found[-1] if found else None
 
