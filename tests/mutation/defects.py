@@ -2539,6 +2539,15 @@ DEFECTS: Final = (
         says="already, and this is chk-",
     ),
     Defect(
+        name="sql-deleted-values-are-read",
+        group=STAGED,
+        what="A value of a deleted row that nobody can read ends the commit of its decided epoch, again and again",
+        file="sinks/sql/shape.py",
+        before="            array = array.take(left)\n",
+        after="            pass\n",
+        tests=("tests/unit/test_sql_types.py::test_of_a_deletion_nothing_but_its_key_is_read",),
+    ),
+    Defect(
         name="sql-key-twice",
         group=STAGED,
         what="Of two rows with one key in an epoch, chance decides which is the newer one",
@@ -3062,6 +3071,15 @@ DEFECTS: Final = (
         before='"version": version, "version_type": "external_gte"}}\n',
         after='"version": version, "version_type": "external_gte"} if False else {"_id": key}}\n',
         tests=(SEARCH + "test_a_writer_of_an_older_epoch_that_wakes_up_late_changes_nothing",),
+    ),
+    Defect(
+        name="documents-in-the-zone-of-a-session",
+        group=KEYED,
+        what="A time of the first hours of the year 1 ends the commit of a decided epoch in a session west of UTC",
+        file="sinks/opensearch/types.py",
+        before="    columns = [in_utc(column) for column in rows.columns]\n",
+        after="    columns = rows.columns\n",
+        tests=("tests/unit/test_times_of_zones.py::test_opensearch",),
     ),
     Defect(
         name="deleted-documents-left-to-the-cluster",

@@ -14,6 +14,7 @@ from tests.unit import unreadable
 from tests.unit.sql_bench import Bench, columns_of, rows
 
 from onceonly.errors import ConfigurationError
+from onceonly.model import Committed
 from onceonly.rows.checksum import RowChecksum
 from onceonly.sinks.sql.shape import json_text
 from onceonly.sinks.sql.types import Column, Given, of_arrow, of_spark
@@ -153,6 +154,18 @@ def test_a_value_inside_of_others_that_nobody_could_read_is_given_back(bench: Be
     assert [(each.row, each.code) for each in refused] == [(1, code)]
     bench.sink().commit(handle)
     assert len(bench.run("SELECT * FROM t")) == 1
+
+
+@pytest.mark.parametrize("what", ["a text in a list", "a day in a list"])
+def test_of_a_deletion_nothing_but_its_key_is_read(bench: Bench, what: str) -> None:
+    bench.run("CREATE TABLE t (id INTEGER PRIMARY KEY, c JSON)")
+    bench.run("INSERT INTO t VALUES (1, '[]'), (2, '[]')")
+    column = unreadable.COLUMNS[what][1]
+    some, meant = rows(id=[1, 2], c=column, op=["u", "d"]), {"key": "id", "op": "op"}
+    handle, refused = bench.stage(some, bench.check(some, **meant), **meant)
+    assert refused == []
+    assert bench.sink(**meant).commit(handle) == Committed()
+    assert [key for key, _ in bench.run("SELECT id, c FROM t")] == [1]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """Values that no reader of a target's could read: texts that are no UTF-8, days and times of years beyond 1 to 9999.
 
-Spark has them, as by ``cast(x'ff' AS STRING)`` or ``make_date(20000, 1, 1)``, and hands them over as they are. Any
-process; needs pyarrow.
+Spark has them, as by ``cast(x'ff' AS STRING)`` or ``make_date(20000, 1, 1)``, and hands them over as they are. Times
+are those of UTC, whatever the session's zone: who makes them Python's has to do so in UTC. Any process; needs pyarrow.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from onceonly.rows.arrow import in_utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +31,7 @@ def unreadable(column: pa.Array) -> Iterator[tuple[int, str, str]]:
     """Yield the places of such values, also inside of others; a word for each, and what is wrong with it."""
     import pyarrow as pa
 
+    column = in_utc(column)
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:

@@ -70,7 +70,7 @@ class OpenSearchSink(BookedSink):
 
     def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
         deleted = msgspec.json.encode({_FIELD: {"deleted": True, "at": round(time.time() * 1000)}})
-        documents = rows.rows.to_pylist()
+        documents = types.documents(rows.rows)
         items = []
         for place, (key, is_deleted) in enumerate(zip(rows.keys, rows.deleted, strict=True)):
             action = {"index": {"_id": key, "version": version, "version_type": "external_gte"}}
@@ -103,7 +103,7 @@ class OpenSearchSink(BookedSink):
         most = self._content_max - _BESIDE
         names = sum(len(name.encode()) for name in rows.schema.names)
         for row, _ in larger(rows, most // _GROWTH - names):
-            size = len(msgspec.json.encode(rows.slice(row, 1).to_pylist()[0]))
+            size = len(msgspec.json.encode(types.documents(rows.slice(row, 1))[0]))
             if size > most:
                 why = f"its document has {size} bytes, and a request at most {most} (http.max_content_length)"
                 yield Refused(row=row, code="TOO_LARGE", why=why)

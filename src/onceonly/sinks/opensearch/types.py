@@ -12,6 +12,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.families.columns import parse
 from onceonly.families.readable import micros
 from onceonly.ports import Refused
+from onceonly.rows.arrow import in_utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -120,6 +121,19 @@ def _against(kind: Type, field: Mapping[str, Any]) -> str:
         return "" if "date_optional_time" in given else f"its format is {given}, not that of ISO 8601"
     same = {"boolean": "boolean", "binary": "binary"}
     return "" if same.get(held) == name else "some values might not fit"
+
+
+def documents(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return what JSON is made of, a document for each row.
+
+    Times are in UTC: by the zone of a session some are of no year of Python's, and JSON has no seconds in a zone, as
+    those before 1900 have.
+    """
+    import pyarrow as pa
+
+    columns = [in_utc(column) for column in rows.columns]
+    found: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, rows.schema.names).to_pylist()
+    return found
 
 
 def limits(columns: Iterable[tuple[str, str]], properties: Mapping[str, Any]) -> dict[str, str]:

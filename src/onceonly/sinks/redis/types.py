@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
-from onceonly.rows.arrow import is_plain
+from onceonly.rows.arrow import in_utc, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +49,7 @@ def texts(column: pa.Array) -> pa.Array:
         return column.cast(pa.string())
     if is_plain(kind):
         return column
-    values: list[Any] = column.to_pylist()
+    values: list[Any] = in_utc(column).to_pylist()  # by a session's zone, some are of no year of Python's
     if is_a.is_nested(kind):
         held: list[str | bytes | None] = [
             None if value is None else json.dumps(_plain(value, kind), ensure_ascii=False) for value in values

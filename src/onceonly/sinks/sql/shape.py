@@ -13,6 +13,7 @@ import msgspec
 from onceonly.errors import RecordRefusedError
 from onceonly.families.changes import DELETE, PASS_OVER
 from onceonly.families.readable import micros
+from onceonly.rows.arrow import in_utc
 from onceonly.sinks.sql.refusals import ops
 
 if TYPE_CHECKING:
@@ -28,21 +29,25 @@ DELETED, SEQUENCE = "onceonly_deleted", "onceonly_sequence"
 
 def shaped(batch: pa.RecordBatch, match: Match) -> pa.RecordBatch:
     """Return rows by the table's names. What ``op`` passes over is gone, and of a deletion all but its key is null."""
+    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    deleted = None
+    deleted = left = None
     if match.op:
         told = ops(batch[match.op])
         batch = batch.filter(pa.array(told != PASS_OVER))
         deleted = pa.array(told[told != PASS_OVER] == DELETE)
+        # Of a deletion nothing is read: nobody has looked whether it can be.
+        left = pc.if_else(deleted, pa.scalar(None, pa.int64()), pa.array(np.arange(batch.num_rows)))
     columns: dict[str, pa.Array] = {}
     for fit in match.fits:
         array = batch[fit.source]
-        if fit.given.kind == "nested":
-            array = pa.array([json_text(value, array.type) for value in array.to_pylist()], pa.string())
         if deleted is not None and fit.source not in match.key:
-            array = pc.if_else(deleted, pa.scalar(None, array.type), array)
+            array = array.take(left)
+        if fit.given.kind == "nested":
+            array = in_utc(array)
+            array = pa.array([json_text(value, array.type) for value in array.to_pylist()], pa.string())
         columns[fit.column.name] = array
     if deleted is not None:
         columns[DELETED] = deleted.cast(pa.int16())
