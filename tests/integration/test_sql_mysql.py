@@ -227,6 +227,18 @@ def test_what_is_made_for_a_querys_columns_takes_them(bench: Bench) -> None:
     assert bench.run("SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_NAME = 't'") == [("InnoDB",)]
 
 
+def test_a_column_that_would_round_numbers_takes_whole_ones_alone(bench: Bench, way: None) -> None:
+    bench.run("CREATE TABLE t (x DOUBLE(6,2), y FLOAT(4,1))")
+    for column in "xy":
+        with pytest.raises(ConfigurationError, match="it takes no float"):
+            bench.check(rows(**{column: pa.array([0.125], pa.float32())}))
+    most = pa.array([9999, -9999, None, 10_000], pa.int16())
+    handle, given_back = bench.stage(rows(x=most), bench.check(rows(x=most)))
+    assert [(each.row, each.code) for each in given_back] == [(3, "OUT_OF_RANGE")]
+    assert bench.sink().commit(handle) == Committed()
+    assert bench.run("SELECT x FROM t") == [(9999.0,), (-9999.0,), (None,)]
+
+
 # ---------------------------------------------------------------------------------------- rows that are given back
 def test_rows_that_the_table_never_takes_are_given_back_each_with_its_reason(bench: Bench) -> None:
     bench.run(

@@ -9,11 +9,11 @@ import pytest
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
 from onceonly.options import read_options
-from onceonly.sinks.sql.dialects import mysql
+from onceonly.sinks.sql.dialects import mysql, mysql_tables
 from onceonly.sinks.sql.dialects.mysql import MySql
 from onceonly.sinks.sql.options import DECLARED, SqlOptions
 from onceonly.sinks.sql.refusals import is_doubtful
-from onceonly.sinks.sql.types import Column, Table, columns_of, match
+from onceonly.sinks.sql.types import Column, Table, columns_of, match, of_spark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,6 +154,18 @@ def test_each_answer_of_the_server_has_its_kind_and_its_next_step(
     assert type(told) is kind
     assert text in told.what
     assert next_step in told.next_step
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_a_column_that_rounds_takes_whole_numbers_alone(kind: str) -> None:
+    told = dict.fromkeys(mysql_tables._ASKED) | {"COLUMN_NAME": "x", "IS_NULLABLE": "YES", "DATA_TYPE": kind}
+    plain = mysql_tables._column({**told, "COLUMN_TYPE": kind, "NUMERIC_PRECISION": 22}, [])
+    rounds = {"COLUMN_TYPE": f"{kind}(6,2)", "NUMERIC_PRECISION": 6, "NUMERIC_SCALE": 2}
+    column = mysql_tables._column({**told, **rounds}, [])
+    assert not plain.against(of_spark("float"))
+    assert column.against(of_spark("float")) == "it takes no float"
+    assert not column.against(of_spark("smallint"))
+    assert (column.low, column.high) == (-9999, 9999)
 
 
 @pytest.mark.parametrize(

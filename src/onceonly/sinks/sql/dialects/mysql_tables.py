@@ -191,7 +191,10 @@ def _takes(row: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "decimal":
         return _decimal(row, unsigned=unsigned)
     if kind in {"float", "double"}:
-        return _real(24 if kind == "float" else 53, unsigned=unsigned)
+        found = _real(24 if kind == "float" else 53, unsigned=unsigned)
+        if row["NUMERIC_SCALE"] is not None:  # DOUBLE(10,2) rounds, and calls that no error
+            found |= {"takes": ("int",), **whole(int(row["NUMERIC_PRECISION"]) - int(row["NUMERIC_SCALE"]))}
+        return found
     if kind in _TEXTS:
         return _text(row)
     if kind in _BYTES:
