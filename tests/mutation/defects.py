@@ -3736,6 +3736,15 @@ DEFECTS: Final = (
         tests=(JOURNAL + "test_a_query_that_takes_one_epoch_a_start_gives_up_what_it_has_read",),
     ),
     Defect(
+        name="journal-that-was-read-stays-full",
+        group=JOURNALS,
+        what="A journal that one epoch has read whole stays full, as no epoch follows that gives anything up",
+        file="sources/journal/writer.py",
+        before="        return self.backlog >= self._limits.backlog_bytes and not self._is_awaited()\n",
+        after="        return self.backlog >= self._limits.backlog_bytes\n",
+        tests=(JOURNAL + "test_a_full_journal_of_which_all_was_read_takes_more_until_that_is_given_up",),
+    ),
+    Defect(
         name="journal-two-queries-where-no-lock-is",
         group=JOURNALS,
         what="A fork and its original read one journal on a store, and delete what the other has not read",

@@ -438,6 +438,19 @@ def message(feed: RabbitFeed, body: bytes, *, again: bool = False, **properties:
     return (body, None, *feed._rest_of(method, given, body))
 
 
+def test_a_lost_connection_is_waited_for_while_the_journal_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = ask("rabbitmq", {"uri": "amqp://h/", "queue": "q", "journal": "/nowhere"}).feed
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+
+    def lost(_seconds: float) -> None:
+        raise pika.exceptions.ConnectionWrongStateError
+
+    feed._connection = SimpleNamespace(sleep=lost)  # type: ignore[attr-defined, unused-ignore]
+    feed.pause(0.1)
+    assert waited == [0.1]
+
+
 def test_a_message_may_have_any_bytes_for_names_and_ids(tmp_path: Path) -> None:
     """Pika gives what is no UTF-8 as bytes. Ids of other bytes are other ids, and an empty one is none."""
     feed = rabbit(tmp_path, id="header:key")

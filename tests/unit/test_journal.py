@@ -249,6 +249,57 @@ def test_a_journal_that_is_full_says_so_until_something_is_read(place: Path) -> 
         assert writer.is_full()
 
 
+def test_a_full_journal_of_which_all_was_read_takes_more_until_that_is_given_up(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that a receiver has filled before the first start: one epoch reads all, and Spark plans none after it."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with opened(place, backlog_bytes=3 * 4096) as writer:
+        for each in "abc":
+            writer.append(rows(each))
+        reader = reader_of(place)
+        start = reader.initial()
+        reader.require(start)
+        assert reader.newest(start.segment) == 3
+        assert (reader.newest(3), writer.is_full()) == (3, True)  # it may still be writing what it has read
+        for each, after in (("d", 3), ("e", 4)):
+            now[0] += 1
+            assert (reader.newest(after), writer.is_full()) == (after, False)
+            writer.append(rows(each))
+            assert writer.is_full()
+            assert reader.newest(after) == after + 1
+            reader.commit(after)
+        assert not writer.is_full()
+        assert held(place) == ["d", "e"]
+        reader.close()
+
+
+def test_a_query_that_has_read_all_goes_on_though_that_cannot_be_noted(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with opened(place) as writer:
+        writer.append(rows("a"))
+        reader = reader_of(place)
+        reader.initial()
+
+        def refuse(*_: object) -> None:
+            raise UnavailableError("the disk is full", next_step="make room")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(reader._journal, "note_reading", refuse)
+            now[0] += 1
+            assert reader.newest(1) == 1
+        now[0] += 1
+        assert reader.newest(1) == 1
+        noted = Journal.at(str(place)).reading()
+        assert noted is not None
+        assert noted.stood == 1
+        reader.close()
+
+
 def test_a_disk_that_is_nearly_full_is_told_before_anything_is_written(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.unit.journal_bench import opened, rows
 
 from onceonly.errors import ConfigurationError
 from onceonly.ports import TwoPhaseCommitSink
@@ -46,6 +48,22 @@ def test_a_task_is_told_nothing_of_the_feed(tmp_path: Path) -> None:
     reader = FeedReader("http", options, columns_of("http"), Hadoop())
     assert b"s3cret" not in pickle.dumps(reader)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_query_that_ends_when_it_has_read_all_leaves_a_full_journal_to_take_more(tmp_path: Path) -> None:
+    """As one that a scheduler starts: no later call of the same start asks for more."""
+    place = tmp_path / "journal"
+    options = {"host": "h", "port": "1", "journal": str(place), "receiver": "outside"}
+    with opened(place, backlog_bytes=4096) as writer:
+        writer.append(rows("a"))
+        reader = FeedReader("socket", options, columns_of("socket"), Hadoop())
+        start = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert (end["segment"], writer.is_full()) == (1, True)
+        assert reader.latestOffset(end, ReadAllAvailable()) == end
+        assert not writer.is_full()
+        reader.stop()
 
 
 def test_a_sink_of_the_users_is_not_named_like_a_feed() -> None:

@@ -131,6 +131,10 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             known = receiver.opened().rows if receiver is not None else {}
             end = reader.limited(position.segment, end, limit.max_rows, known)
+        if end == position.segment:
+            if self._until is not None:
+                reader.stand(end)  # nobody asks again before the next start
+            return start
         return Position(position.journal, position.reader, end).offset
 
     @without_frames

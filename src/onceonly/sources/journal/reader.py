@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onceonly.sources.journal.place import Journal
+
+_STOOD_S: Final = 1.0
+"""How long a query has had nothing to read before it notes that: those that read on all the time need no note."""
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -115,6 +120,7 @@ class Reader:
         self._required: Position | None = None
         self._claim: Claim | None = None
         self._noted: Reading | None = None
+        self._came_at = time.monotonic()
 
     def close(self) -> None:
         """Let the journal go. Idempotent."""
@@ -168,7 +174,26 @@ class Reader:
                 "it was restored from an older copy",
                 next_step="restore its newest state; or begin on a new journal and a new checkpoint",
             )
+        moment = time.monotonic()
+        if newest > after:
+            self._came_at = moment
+        elif moment - self._came_at >= _STOOD_S:
+            self._came_at = moment
+            self.stand(after)
         return newest
+
+    def stand(self, segment: int) -> None:
+        """Note that the query has read up to the newest segment and asks for more, for a writer whose journal is full.
+
+        Spark calls ``commit`` only when it plans an epoch: without a further segment, what was read would stay, and the
+        journal full. Idempotent; where it cannot be noted, a later call does that.
+        """
+        if self._noted is None or self._noted.stood == segment:
+            return
+        standing = msgspec.structs.replace(self._noted, stood=segment)
+        with suppress(UnavailableError):
+            self._journal.note_reading(standing)
+            self._noted = standing
 
     def _looked(self) -> int:
         """Look into the folder. An epoch must not stand on a segment whose writer was killed before it was durable."""

@@ -54,13 +54,15 @@ class Reading(msgspec.Struct, frozen=True):
     """Who reads a journal, and up to which segment it will never ask again.
 
     ``named`` is what the newest commit of the query has named: read for good with the next one, also of a later start.
-    ``claim`` is the number of the claim under which that was noted.
+    ``claim`` is the number of the claim under which that was noted. ``stood`` is the segment after which the query has
+    asked for more while there was nothing.
     """
 
     reader: str
     upto: int = 0
     named: int = 0
     claim: int = 0
+    stood: int = 0
 
 
 class Claimed(msgspec.Struct, frozen=True):

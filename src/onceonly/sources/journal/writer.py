@@ -73,6 +73,8 @@ class Writer:
         self._backlog = 0
         self._folds: list[int] = []
         self._tidied_at = self._folded_at = time.monotonic()
+        self._reading: Reading | None = None
+        """What the query had noted when that was looked at last."""
         self.newest = 0
         """The newest durable segment."""
         self.rows: dict[int, int] = {}
@@ -120,11 +122,14 @@ class Writer:
         return self._backlog
 
     def is_full(self) -> bool:
-        """Say whether nothing more may be taken from the feed, after what was read is taken away."""
+        """Say whether nothing more may be taken from the feed, after what was read is taken away.
+
+        Where the query has read all that is there, one segment more may: only its next epochs give up what it has read.
+        """
         if self.backlog < self._limits.backlog_bytes:
             return False
         self.tidy(now=True)
-        return self.backlog >= self._limits.backlog_bytes
+        return self.backlog >= self._limits.backlog_bytes and not self._is_awaited()
 
     def append(self, rows: pa.Table, mark: str | None = None, suspects: Sequence[bool] | None = None) -> int:
         """Write rows as one segment, without those whose id is remembered; return how many were new. Durable on return.
@@ -168,7 +173,7 @@ class Writer:
             return
         self._tidied_at = moment
         self._window.forget()
-        reading = self._journal.reading()
+        reading = self._reading = self._journal.reading()
         if reading is None:
             self._require_there()
         # The newest stays until another is newer: it needs no fold to be known.
@@ -188,6 +193,11 @@ class Writer:
                 next_step="stop what writes a journal before it is dropped; run `onceonly journal drop` again if "
                 "segments are left, and start anew",
             )
+
+    def _is_awaited(self) -> bool:
+        """Say whether the query waits for a segment, as it has read all."""
+        reading = self._reading
+        return reading is not None and reading.stood >= self.newest and not self._is_outdated(reading)
 
     def _is_outdated(self, reading: Reading | None) -> bool:
         """Say whether a query has noted it that another one has taken the journal from: it may have read further."""

@@ -9,6 +9,7 @@ the consumer asks for the usual priority by its name, which queues take and stre
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -81,12 +82,13 @@ class RabbitFeed:
 
     def pause(self, seconds: float) -> None:
         """Wait, and answer the server's heartbeats."""
-        if self._connection is None:
-            return
         try:
-            self._connection.sleep(seconds)
+            if self._connection is not None:
+                self._connection.sleep(seconds)
+                return
         except self._server.errors:
-            return  # the next acknowledgement will find out
+            pass  # the next acknowledgement will find out
+        time.sleep(seconds)
 
     def _consume(self) -> Generator[Batch | None, None, None]:
         self._connection = connection = self._server.connect()
