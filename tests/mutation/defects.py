@@ -3745,6 +3745,15 @@ DEFECTS: Final = (
         tests=(JOURNAL + "test_a_full_journal_of_which_all_was_read_takes_more_until_that_is_given_up",),
     ),
     Defect(
+        name="journal-forgets-what-comes-again-and-again",
+        group=JOURNALS,
+        what="A row that a server gives at each connection is taken once more after each window",
+        file="sources/journal/writer.py",
+        before="            self._window.again(known)\n",
+        after="",
+        tests=(JOURNAL + "test_an_id_that_comes_again_is_remembered_for_as_long_as_it_does",),
+    ),
+    Defect(
         name="journal-two-queries-where-no-lock-is",
         group=JOURNALS,
         what="A fork and its original read one journal on a store, and delete what the other has not read",

@@ -119,6 +119,33 @@ def test_an_id_that_was_learnt_twice_is_forgotten_after_the_second_time() -> Non
     assert (window.news([b"a"]), len(window)) == ([True], 0)
 
 
+def test_an_id_that_comes_again_is_remembered_for_as_long_as_it_does(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a line without an id, which a server sends again at each connection until it has another one with an id."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def again(writer: Writer) -> None:
+        for _ in range(40):
+            now[0] += 60
+            assert writer.append(rows("a", "a")) == 0
+        assert len(writer._window._learnt) < 6
+
+    with opened(place, window_s=600) as writer:
+        writer.append(rows("a"))
+        again(writer)
+        writer.append(rows("b"))
+        read_upto(place, 2)
+        writer.tidy(now=True)
+        assert held(place) == ["b"]
+        again(writer)
+    with opened(place, window_s=600) as writer:
+        again(writer)
+        now[0] += 601
+        assert writer.append(rows("a")) == 1
+
+
 def test_ids_are_forgotten_after_their_time_by_writers_that_never_live_so_long(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 class Window:
     """Hashes of ids by the segment that holds them. One thread.
 
-    An id is forgotten when it was learnt more than ``seconds`` ago by the journal's own clock, which goes while it is
-    written: a wall clock that jumps makes nobody forget, and short lives do not remember for ever.
+    An id is forgotten when it was learnt, or came again, more than ``seconds`` ago by the journal's own clock, which
+    goes while it is written: a wall clock that jumps makes nobody forget, and short lives do not remember for ever.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._known: dict[bytes, float] = {}
-        """When each was learnt last: the same id may be learnt twice, where only what comes again is left out."""
+        self._known: dict[bytes, tuple[float, int]] = {}
+        """When each was learnt last, and of which segment or fold: it may be learnt twice, where only what comes again
+        is left out."""
         self._learnt: deque[tuple[float, int, tuple[bytes, ...]]] = deque()
 
     def __len__(self) -> int:
@@ -44,21 +46,36 @@ class Window:
         """Remember the ids of a segment, or of a fold, which are known since ``at_s``; in the order of their time."""
         if hashes:
             self._learnt.append((at_s, number, tuple(hashes)))
-            self._known.update(dict.fromkeys(hashes, at_s))
+            self._known.update(dict.fromkeys(hashes, (at_s, number)))
+
+    def again(self, hashes: Iterable[bytes]) -> None:
+        """Remember for longer what has come again: a feed that gives the same at each connection goes on to do so.
+
+        Not each time, as they may come again without pause.
+        """
+        now = self._clock()
+        late: dict[int, dict[bytes, None]] = {}
+        for each in hashes:
+            at_s, number = self._known.get(each, (now, 0))
+            if now - at_s > self._seconds / 2:
+                late.setdefault(number, {})[each] = None
+        for number, found in late.items():
+            self.learn(number, tuple(found), now)
 
     def forget(self) -> None:
         """Forget what is old enough."""
         due = self._clock() - self._seconds
         while self._learnt and self._learnt[0][0] < due:
-            at_s, _, hashes = self._learnt.popleft()
+            at_s, number, hashes = self._learnt.popleft()
             for each in hashes:
-                if self._known.get(each) == at_s:
+                if self._known.get(each) == (at_s, number):
                     del self._known[each]
 
     def between(self, first: int, last: int) -> list[bytes]:
         """Return what is remembered of the segments from ``first`` to ``last``."""
-        return [each for _, number, hashes in self._learnt if first <= number <= last for each in hashes]
+        found = (hashes for _, number, hashes in self._learnt if first <= number <= last)
+        return list(dict.fromkeys(chain.from_iterable(found)))
 
     def oldest(self) -> int | None:
         """Return the number of the oldest segment or fold of which anything is remembered."""
-        return self._learnt[0][1] if self._learnt else None
+        return min((number for _, number, _ in self._learnt), default=None)

@@ -289,6 +289,8 @@ class Writer:
         news = self._window.news(hashes, suspects)
         if not all(news):
             rows = rows.filter(arrow().array(news))
+            known = [each for each, new in zip(hashes, news, strict=True) if not new and each is not None]
+            self._window.again(known)
         return rows, [each for each, new in zip(hashes, news, strict=True) if new and each is not None]
 
     def _require_space(self, size: int) -> None:
