@@ -3715,6 +3715,18 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="journal-that-went-back-and-was-written-on-is-passed-over",
+        group=JOURNALS,
+        what="A journal that was restored from an older copy and has as many segments again is read on behind them",
+        file="sources/journal/reader.py",
+        before="    if journal.read(position.segment, position.journal)[0].writer != position.writer:\n",
+        after="    if not position.writer:\n",
+        tests=(
+            JOURNAL + "test_a_journal_that_went_back_and_was_written_on_is_told_before_rows_are_passed_over",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="journal-goes-on-before-what-was-read",
         group=JOURNALS,
         what="A query of an older checkpoint begins to read segments that are deleted at any moment",

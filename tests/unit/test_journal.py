@@ -540,6 +540,39 @@ def test_a_journal_that_went_back_is_told_before_rows_are_passed_over(place: Pat
     reader.close()
 
 
+def test_a_journal_that_went_back_and_was_written_on_is_told_before_rows_are_passed_over(
+    place: Path, tmp_path: Path
+) -> None:
+    """As of a receiver beside the job, which begins before the query: by then the journal is as long as before."""
+    with opened(place) as writer:
+        writer.append(rows("a"))
+        shutil.copytree(place, tmp_path / "older")
+        writer.append(rows("b"))
+        reader = reader_of(place)
+        start = reader.initial()
+        end = reader.after(start, reader.newest(), writer.writers)
+        assert reader.after(start, 2, {}) == end
+        assert Position.of(end.offset) == end
+        reader.close()
+    with opened(place) as writer:
+        assert writer.writers[2] == end.writer
+    shutil.rmtree(place)
+    shutil.copytree(tmp_path / "older", place)
+    with opened(place) as writer:
+        for each in "cd":
+            writer.append(rows(each))
+    for before in ((), (start,)):
+        reader = reader_of(place)
+        for position in before:
+            reader.require(position)
+        with pytest.raises(JournalError, match="another segment 2 than this query has read"):
+            reader.require(end)
+        reader.close()
+    reader = reader_of(place)
+    reader.require(Position(end.journal, end.reader, 2))  # an older version says of no writer
+    reader.close()
+
+
 def test_an_epoch_takes_whole_segments_up_to_its_limit(place: Path) -> None:
     with opened(place) as writer:
         for some in ("ab", "c", "def"):

@@ -128,14 +128,14 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reader, receiver = self._open()
         newest = reader.newest(after=position.segment)
         end = newest if self._until is None else max(position.segment, self._until)
+        writer = receiver.opened() if receiver is not None else None
         if isinstance(limit, ReadMaxRows):
-            known = receiver.opened().rows if receiver is not None else {}
-            end = reader.limited(position.segment, end, limit.max_rows, known)
+            end = reader.limited(position.segment, end, limit.max_rows, writer.rows if writer else {})
         if end == position.segment:
             if self._until is not None:
                 reader.stand(end)  # nobody asks again before the next start
             return start
-        return Position(position.journal, position.reader, end).offset
+        return reader.after(position, end, writer.writers if writer else {}).offset
 
     @without_frames
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

@@ -24,12 +24,16 @@ _STOOD_S: Final = 1.0
 """How long a query has had nothing to read before it notes that: those that read on all the time need no note."""
 
 
-class Position(msgspec.Struct, frozen=True):
-    """After which segment, of which journal, for which reader. Spark keeps it in the query's checkpoint."""
+class Position(msgspec.Struct, frozen=True, omit_defaults=True):
+    """After which segment, of which journal, for which reader. Spark keeps it in the query's checkpoint.
+
+    ``writer`` is who wrote the segment: a journal that went back may have another one under its number.
+    """
 
     journal: str
     reader: str
     segment: int
+    writer: str = ""
 
     @classmethod
     def of(cls, offset: dict[str, Any]) -> Position:
@@ -80,7 +84,21 @@ def require_kept(journal: Journal, position: Position) -> Reading | None:
             f"the journal {journal.where} keeps no segments before {first}, and the query goes on after "
             f"{position.segment}: what was read was deleted"
         )
+    if position.segment in kept and (reading is None or reading.upto < position.segment):
+        require_same(journal, position)
     return reading
+
+
+def require_same(journal: Journal, position: Position) -> None:
+    """See that the segment before a position is the one that the query has read. Raises ``JournalError``."""
+    if not position.writer:  # of an older version, or of the beginning
+        return
+    if journal.read(position.segment, position.journal)[0].writer != position.writer:
+        raise JournalError(
+            f"the journal {journal.where} has another segment {position.segment} than this query has read: it was "
+            "restored from an older copy and written on, and what was written since would be passed over",
+            next_step="restore its newest state; or begin on a new checkpoint, which reads what is there, also again",
+        )
 
 
 def _passed(what: str) -> JournalError:
@@ -118,6 +136,8 @@ class Reader:
         self._committed: int | None = None
         self._rows: dict[int, int] = {}
         self._required: Position | None = None
+        self._same_upto = 0
+        """The newest segment of a position that was seen to be the one that it names."""
         self._claim: Claim | None = None
         self._noted: Reading | None = None
         self._came_at = time.monotonic()
@@ -150,14 +170,27 @@ class Reader:
     def require(self, position: Position) -> None:
         """See once that a query may go on at a position: it is of this journal and reader, and all after it is kept.
 
+        The end of an epoch that an earlier start has planned is seen to be the same, too.
+
         Raises ``JournalError``.
         """
         known = self._required
-        if known is not None and (known.journal, known.reader) == (position.journal, position.reader):
-            return
-        # A start that is refused claims nothing.
-        self._claimed(require_kept(self._journal, position) or Reading(reader=position.reader))
-        self._required = position
+        if known is None or (known.journal, known.reader) != (position.journal, position.reader):
+            # A start that is refused claims nothing.
+            self._claimed(require_kept(self._journal, position) or Reading(reader=position.reader))
+            self._required = position
+        elif position.segment > self._same_upto:  # the end of an epoch that an earlier start has planned
+            require_same(self._journal, position)
+        self._same_upto = max(self._same_upto, position.segment)
+
+    def after(self, before: Position, segment: int, writers: dict[int, str]) -> Position:
+        """Return the position after a segment, for the reader of the one before.
+
+        ``writers`` has who wrote it, where that is known. Raises ``JournalError``, ``UnavailableError``.
+        """
+        writer = writers.get(segment) or self._journal.read(segment, self._identity)[0].writer
+        self._same_upto = max(self._same_upto, segment)
+        return Position(before.journal, before.reader, segment, writer)
 
     def newest(self, after: int = 0) -> int:
         """Return the newest segment that is durable.

@@ -56,7 +56,7 @@ _TIDY_LATEST_S: Final = 10.0
 
 
 class Writer:
-    """The one writer of a journal. One thread; ``newest`` and ``rows`` may be read by others."""
+    """The one writer of a journal. One thread; ``newest``, ``rows`` and ``writers`` may be read by others."""
 
     def __init__(self, journal: Journal, limits: Limits, identity: str, hold: Hold) -> None:
         self._journal = journal
@@ -79,6 +79,8 @@ class Writer:
         """The newest durable segment."""
         self.rows: dict[int, int] = {}
         """How many rows each segment has."""
+        self.writers: dict[int, str] = {}
+        """Who wrote each segment."""
         self.mark: str | None = None
         """Where the feed goes on, in its own words."""
 
@@ -158,7 +160,7 @@ class Writer:
                 next_step="nothing, if the newer one is wanted; else stop that one and start this again",
             )
         self._window.learn(number, hashes, at_s)
-        self._note(number, rows.num_rows, len(data))
+        self._note(head, rows.num_rows, len(data))
         self.newest = number
         failpoints.hit("journal.after_put")
         return int(rows.num_rows)
@@ -221,6 +223,7 @@ class Writer:
             self._store.delete(name_of(SEGMENTS, number))
             self._backlog -= self._bytes.pop(number)
             self.rows.pop(number, None)
+            self.writers.pop(number, None)
         self._drop_folds()
 
     def _drop_folds(self) -> None:
@@ -261,7 +264,7 @@ class Writer:
             head, rows, size = self._journal.read(number, self._identity)
             self._before_s = max(self._before_s, head.at_s)
             self._window.learn(number, [each for each in _hashes(rows) if each is not None], self._before_s)
-            self._note(number, rows.num_rows, size)
+            self._note(head, rows.num_rows, size)
             self.newest, self.mark = number, head.mark
         if self.newest > folded:
             self._store.sync(name_of(SEGMENTS, self.newest))
@@ -277,10 +280,11 @@ class Writer:
     def _written_s(self) -> float:
         return round(self._before_s + time.monotonic() - self._began, 3)
 
-    def _note(self, number: int, rows: int, size: int) -> None:
-        self._bytes[number] = max(size, _BLOCK)
-        self._backlog += self._bytes[number]
-        self.rows[number] = rows
+    def _note(self, head: Segment, rows: int, size: int) -> None:
+        self._bytes[head.number] = max(size, _BLOCK)
+        self._backlog += self._bytes[head.number]
+        self.rows[head.number] = rows
+        self.writers[head.number] = head.writer
 
     def _without_known(self, rows: pa.Table, suspects: Sequence[bool] | None) -> tuple[pa.Table, list[bytes]]:
         hashes = _hashes(rows)
