@@ -3519,6 +3519,19 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="unread-shard-begun-too-late",
+        group=RANGES,
+        what="A shard that was not read yet is read from its oldest record on, whatever came before it and is gone",
+        file="sources/kinesis/shards.py",
+        before="        if self.position.kind != AFTER and seen_s is not None and seen_s < kept_s:\n",
+        after="        if False:\n",
+        tests=(
+            KINESIS_SOURCE
+            + "test_a_shard_of_which_nothing_was_read_yet_is_not_begun_after_longer_than_it_keeps",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="ranges-lost-in-silence",
         group=RANGES,
         what="Ranges that are gone are taken for epochs that nobody has read",

@@ -80,14 +80,13 @@ class Stream:
     # --- the client's calls ---------------------------------------------------------------------------------
 
     def describe_stream_summary(self, **_: Any) -> dict[str, Any]:  # noqa: ANN401  as boto3's
-        date = datetime.fromtimestamp(self.at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
         return {
             "StreamDescriptionSummary": {
                 "StreamStatus": self.status,
                 "StreamCreationTimestamp": self.made,
                 "RetentionPeriodHours": self.hours,
             },
-            "ResponseMetadata": {"HTTPHeaders": {"date": date}},
+            **self._told(),
         }
 
     def list_shards(self, **given: Any) -> dict[str, Any]:  # noqa: ANN401  as boto3's
@@ -105,7 +104,7 @@ class Stream:
             # In pages of two, as the service's are of a thousand.
             first = int(given.get("NextToken", 0))
             more = {"NextToken": str(first + 2)} if first + 2 < len(found) else {}
-            return {"Shards": found[first : first + 2], **more}
+            return {"Shards": found[first : first + 2], **more, **self._told()}
 
     def get_shard_iterator(self, **given: Any) -> dict[str, Any]:  # noqa: ANN401  as boto3's
         with self._lock:
@@ -138,8 +137,13 @@ class Stream:
             answer = {
                 "Records": shard.records[at:end],
                 "MillisBehindLatest": 0 if end == len(shard.records) else 1000,
+                **self._told(),
             }
             return answer if is_end else {**answer, "NextShardIterator": f"{name}:{end}"}
+
+    def _told(self) -> dict[str, Any]:
+        date = datetime.fromtimestamp(self.at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+        return {"ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
     def close(self) -> None:
         """Nothing is open."""

@@ -7,6 +7,7 @@ import json
 import random
 import threading
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -92,6 +93,12 @@ class Query:
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "_PROBE_S", 0.0)
+
+
+def sides() -> tuple[str, str]:
+    """Return a key of the first of two shards, and one of the second."""
+    keys = {int(hashlib.md5(key.encode()).hexdigest()[0], 16) >= 8: key for key in "abcdefghijklmnop"}  # noqa: S324
+    return keys[False], keys[True]
 
 
 def fill(stream: Stream, numbers: range, keys: int = 7) -> list[bytes]:
@@ -516,6 +523,55 @@ def test_to_go_on_without_them_is_a_choice(tmp_path: Path) -> None:
     query.live()
     query.rows = []
     assert query.drain() == [b"%d" % number for number in range(15, 20)]
+
+
+def test_a_shard_of_which_nothing_was_read_yet_is_not_begun_after_longer_than_it_keeps(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its oldest record does not tell that there were others: they came while the job was down, and are gone."""
+    stream = Stream(2)
+    low, high = sides()
+    stream.put(low, b"0")
+    query = Query(stream, tmp_path)
+    query.drain()
+    for hours, is_kept in ((23, True), (25, False)):
+        stream.at += hours * 3600
+        query.live()
+        stream.put(low, b"more")
+        if is_kept:
+            assert query.epoch() == [b"more"]
+    stream.put(high, b"lost")
+    stream.trim("shardId-000000000001", 1)
+    stream.put(high, b"kept")
+    with pytest.raises(SourceChangedError, match=r"shard shardId-0+1 .* nothing was read of it yet up to"):
+        query.plan()
+    query.options = replace(query.options, fails_on_loss=False)
+    query.live()
+    query.rows = []
+    assert sorted(query.drain()) == [b"kept", b"more"]
+    assert caplog.text.count("nothing was read of it yet") == 1
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_replay_does_not_begin_a_shard_after_longer_than_it_keeps(tmp_path: Path, *, is_new: bool) -> None:
+    stream = Stream(2)
+    low, _ = sides()
+    stream.put(low, b"0")
+    query = Query(stream, tmp_path)
+    query.drain()
+    if is_new:
+        stream.split("shardId-000000000001")
+        query.epoch()  # to the parent's end
+    else:
+        stream.put(low, b"1")
+    assert query.plan()
+    assert query.offset.seen.keys() == query.offset.start.keys() - {"shardId-000000000000"}
+    query.live()
+    query.planner.require_replayable(query.offset)
+    stream.at += 25 * 3600
+    query.live()
+    with pytest.raises(SourceChangedError, match="nothing was read of it yet up to"):
+        query.planner.require_replayable(query.offset)
 
 
 def test_a_replay_of_what_is_gone_stops_the_query(tmp_path: Path) -> None:

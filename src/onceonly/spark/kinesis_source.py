@@ -80,6 +80,7 @@ class KinesisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         offset = Offset.of(end)
+        self._plan.require_replayable(offset)
         return [SharePartition(share) for share in shares(offset, self._plan.nexts(offset))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

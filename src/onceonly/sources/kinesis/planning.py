@@ -5,9 +5,9 @@ Driver, one thread, as long as the query runs.
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import SourceChangedError
@@ -15,7 +15,7 @@ from onceonly.families.kinesis import RefusedCallError, Stream
 from onceonly.sources.kinesis.options import WHO, SourceOptions
 from onceonly.sources.kinesis.positions import LATEST, TIME, TRIM, Offset, Position, starts_of
 from onceonly.sources.kinesis.ranges import KEPT, End, Range, Ranges
-from onceonly.sources.kinesis.shards import FAR_MS, Shard
+from onceonly.sources.kinesis.shards import FAR_MS, Shard, told_s
 from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
@@ -38,11 +38,17 @@ class Planner:
         """The reader whose stream and ranges were seen to be those of its offset."""
         self._is_brought = False
         """Whether a savepoint has brought the ranges of the epoch, and there are no others."""
+        self._keeps_s = math.inf
+        """For how long the stream keeps records, where it may be asked."""
+        self._kept_s = -math.inf
+        """Since when the stream had kept all records when this life began, by the service's clock."""
         self._ends: tuple[int, Mapping[str, End]] = (0, {})
         self._probes: dict[str, Shard] = {}
         self._at_tip: set[str] = set()
         """Shards of which an ``availableNow`` has seen the newest record."""
         self._probed_s = self._listed_s = float("-inf")
+        self._listed_at: float | None = None
+        """The same by the service's clock."""
 
     def initial(self) -> Offset:
         """Return the offset of a new query, whose ranges have a place from now on. Raises a typed error."""
@@ -83,6 +89,7 @@ class Planner:
             records_max=records_max,
             ranges=self._place,
             behind={f"start/{name}": end.behind_ms for name, end in self._ends[1].items() if name in start},
+            seen=self._seen(offset, start),
         )
 
     def require_kept(self, offset: Offset, held: Sequence[Range] = ()) -> None:
@@ -97,10 +104,25 @@ class Planner:
                 self._standing(offset).require_not_passed(offset.number)
             ends = found.ends if found is not None else {}
             for name in start:
-                if name not in ends or not ends[name].is_closed:
-                    Shard(
-                        self._stream, name, ends[name].position if name in ends else offset.start[name]
-                    ).read(1)
+                end = ends.get(name) or End(position=offset.start[name], seen=offset.seen.get(name))
+                if not end.is_closed:
+                    shard = Shard(self._stream, name, end.position)
+                    shard.require_kept(end.seen, self._kept_s)
+                    shard.read(1)
+
+    def require_replayable(self, offset: Offset) -> None:
+        """See, where an earlier life has planned an epoch, that the stream keeps what it is to read.
+
+        What a task has fixed is compared as it is read again. Raises ``SourceChangedError``.
+        """
+        if self._known == offset.reader:
+            return
+        self._require(offset)
+        for group, start in enumerate(starts_of(offset)):
+            if offset.seen.keys() & start.keys() and self._range(offset, group, start) is None:
+                self._require_unread(
+                    {name: End(position=start[name], seen=offset.seen.get(name)) for name in start}
+                )
 
     def nexts(self, offset: Offset) -> dict[str, str]:
         """Return iterators that save the tasks of an epoch a request, by shard."""
@@ -142,16 +164,17 @@ class Planner:
             answer = self._stream.ask("describe_stream_summary", own=("AccessDeniedException",))
         except RefusedCallError:
             return "", time.time()
-        made = answer["StreamDescriptionSummary"].get("StreamCreationTimestamp")
-        told = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        now = parsedate_to_datetime(told).timestamp() if told else time.time()
-        return "" if made is None else f"{made.timestamp():.3f}", now
+        summary = answer["StreamDescriptionSummary"]
+        made = summary.get("StreamCreationTimestamp")
+        self._keeps_s = 3600.0 * summary.get("RetentionPeriodHours", math.inf)
+        return "" if made is None else f"{made.timestamp():.3f}", told_s(answer) or time.time()
 
     def _require(self, offset: Offset, *, is_held: bool = False) -> None:
         """See once that stream and ranges are those that the offset stands on."""
         if self._known == offset.reader:
             return
-        made, _ = self._look()
+        made, now = self._look()
+        self._kept_s = now - self._keeps_s
         if offset.made and made and made != offset.made:
             raise SourceChangedError(
                 f"the stream {self._options.stream.where} was deleted and made anew since this query's checkpoint",
@@ -168,6 +191,19 @@ class Planner:
                 standing.require()
         self._known = offset.reader
 
+    def _seen(self, offset: Offset, start: Mapping[str, Position]) -> dict[str, float]:
+        """Return since when shards may have records of which nothing was read yet: new ones since they were listed."""
+        ends = self._ends[1]
+        since = {name: ends[name].seen if name in ends else self._listed_at for name in start}
+        return {name: seen for name, seen in since.items() if seen is not None and offset.number > 0}
+
+    def _require_unread(self, ends: Mapping[str, End]) -> None:
+        """See that shards of which nothing was read yet have lost nothing before this life began."""
+        for name, end in ends.items():
+            if not end.is_closed:
+                shard = Shard(self._stream, name, end.position, fails_on_loss=self._options.fails_on_loss)
+                shard.require_kept(end.seen, self._kept_s)
+
     def _first(self) -> tuple[dict[str, Position], list[str]]:
         """Return where a new query begins, and the shards that lie before that."""
         starting = self._options.starting
@@ -180,6 +216,8 @@ class Planner:
 
     def _next(self, offset: Offset) -> tuple[dict[str, Position], list[str], bool]:
         ends = self._fixed(offset)
+        self._require_unread(ends)
+        self._kept_s = -math.inf  # while it lives, it looks
         closed = [name for name, end in ends.items() if end.is_closed]
         start = {name: end.position for name, end in ends.items() if not end.is_closed}
         done = [*offset.done, *closed]
@@ -221,7 +259,10 @@ class Planner:
             found = self._range(offset, group, start)
             if found is None:
                 ranges.require_not_passed(offset.number)
-                nothing = Range(start=start, ends={name: End(position=start[name]) for name in start})
+                nothing = Range(
+                    start=start,
+                    ends={name: End(position=start[name], seen=offset.seen.get(name)) for name in start},
+                )
                 found = ranges.fix(offset.number, group, nothing)
             ends |= found.ends
         self._ends = (offset.number, ends)
@@ -253,6 +294,7 @@ class Planner:
 
     def _shards(self) -> dict[str, dict[str, Any]]:
         answer = self._stream.ask("list_shards")
+        self._listed_at = told_s(answer)
         found = list(answer["Shards"])
         while answer.get("NextToken"):
             answer = self._stream.ask("list_shards", named=False, NextToken=answer["NextToken"])

@@ -30,7 +30,8 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     """Where a shard's share ends. ``next`` is an iterator that saves a request, and may have expired.
 
     ``behind_ms`` is how far the service says that is from its newest record; ``is_closed`` says that the shard has no
-    more; ``reached`` is the ``until`` of the plan, where no record before it is left.
+    more; ``reached`` is the ``until`` of the plan, where no record before it is left. ``seen`` is of a shard of which
+    nothing was read yet: since when, by the service's clock, it may have records.
     """
 
     position: Position
@@ -39,6 +40,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     is_closed: bool = False
     next: str | None = None
     reached: float | None = None
+    seen: float | None = None
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from onceonly import failpoints
 from onceonly.errors import SourceChangedError, UnavailableError
 from onceonly.families.kinesis import Stream
 from onceonly.sources.kinesis.options import WHO, SourceOptions
-from onceonly.sources.kinesis.positions import Position, starts_of
+from onceonly.sources.kinesis.positions import AFTER, Position, starts_of
 from onceonly.sources.kinesis.ranges import End, Range, Ranges, checksum
 from onceonly.sources.kinesis.shards import LIMIT_MAX, Shard
 
@@ -31,6 +31,7 @@ class Share:
     group: int
     start: Mapping[str, Position]
     nexts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    seen: Mapping[str, float] = field(default_factory=dict)
     until: float | None = None
     records_max: int | None = None
 
@@ -47,6 +48,7 @@ def shares(offset: Offset, nexts: Mapping[str, str]) -> list[Share]:
                 group=group,
                 start=start,
                 nexts={name: nexts[name] for name in start if name in nexts},
+                seen={name: offset.seen[name] for name in start if name in offset.seen},
                 until=offset.until,
                 records_max=None if most is None else max(most // len(offset.groups), 1),
             )
@@ -93,7 +95,9 @@ class Task:
         share, options = self._share, self._options
         shards = {name: self._shard(name, share.nexts.get(name)) for name in share.start}
         records: Records = {name: [] for name in shards}
-        ends = {name: End(position=position) for name, position in share.start.items()}
+        ends = {
+            name: End(position=position, seen=share.seen.get(name)) for name, position in share.start.items()
+        }
         sizes = dict.fromkeys(shards, 0)
         left = share.records_max
         unread = sorted(shards)
@@ -163,7 +167,8 @@ def _advance(shard: Shard, room: int, until: float | None, before: int) -> tuple
             kept += 1
         if kept < len(records):
             last = Position.after(records[kept - 1]["SequenceNumber"]) if kept else began
-            return records[:kept], End(position=last, rows=before + kept, reached=until)
+            seen = None if last.kind == AFTER else records[0]["ApproximateArrivalTimestamp"].timestamp()
+            return records[:kept], End(position=last, rows=before + kept, reached=until, seen=seen)
     is_done = shard.is_closed or not shard.behind_ms
     return records, End(
         position=shard.position,
@@ -172,6 +177,7 @@ def _advance(shard: Shard, room: int, until: float | None, before: int) -> tuple
         is_closed=shard.is_closed,
         next=shard.next,
         reached=until if is_done else None,
+        seen=None if shard.position.kind == AFTER else shard.seen_s,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import SourceChangedError
@@ -10,6 +12,8 @@ from onceonly.families.kinesis import RefusedCallError
 from onceonly.sources.kinesis.positions import AFTER, TIME, TRIM, Position
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onceonly.families.kinesis import Stream
 
 log = logging.getLogger("onceonly")
@@ -44,6 +48,8 @@ class Shard:
         """The iterator that goes on from here; None where there is none yet, or the shard is at its end."""
         self.is_closed = False
         self.behind_ms = 1
+        self.seen_s: float | None = None
+        """When, by the service's clock, all that it had was read; None where that is not so, or not told."""
         self._stream = stream
         self._fails_on_loss = fails_on_loss
         self._expected: str | None = None
@@ -75,6 +81,7 @@ class Shard:
             self.next = answer.get("NextShardIterator")
             self.behind_ms = int(answer.get("MillisBehindLatest") or 0)
             self.is_closed = self.next is None
+            self.seen_s = None if self.behind_ms else told_s(answer)
             if self._expected is not None:
                 if not found and not self.is_closed and self.behind_ms:
                     continue  # gaps are allowed
@@ -98,9 +105,21 @@ class Shard:
         self._lost(f"its record {expected}, up to which was read, is gone, and {then}")
         return found
 
+    def require_kept(self, seen_s: float | None, kept_s: float) -> None:
+        """See that a place where nothing was read yet cannot have lost what came since ``seen_s``.
+
+        The stream keeps what came since ``kept_s``; its oldest record does not tell of those before it. Raises
+        ``SourceChangedError``.
+        """
+        if self.position.kind != AFTER and seen_s is not None and seen_s < kept_s:
+            seen = datetime.fromtimestamp(seen_s, UTC)
+            self._lost(
+                f"nothing was read of it yet up to {seen:%Y-%m-%d %H:%M:%S} UTC, which is too long ago"
+            )
+
     def _lost(self, what: str) -> None:
         text = (
-            f"shard {self.name} of the stream {self._stream.options.where}: {what}. Records that followed it may have "
+            f"shard {self.name} of the stream {self._stream.options.where}: {what}. Records that followed may have "
             "been lost: the query was behind for longer than the stream keeps them"
         )
         if self._fails_on_loss:
@@ -132,3 +151,9 @@ class Shard:
                 "get_shard_iterator", ShardId=self.name, ShardIteratorType="TRIM_HORIZON"
             )
         return str(answer["ShardIterator"])
+
+
+def told_s(answer: Mapping[str, Any]) -> float | None:
+    """Return the service's time, in seconds since 1970, as an answer tells it. Pure."""
+    told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    return parsedate_to_datetime(told).timestamp() if told else None
