@@ -355,10 +355,11 @@ class Guarded(BaseHTTPRequestHandler):
         elif (self.command, index, ask) == self.closed:
             # Of one document in many it tells in the answer.
             status = 200 if ask in {"_bulk", "_mget"} else 403
-            told = {
+            by_ask: dict[str, dict[str, Any]] = {
                 "_bulk": {"items": [{"index": {"status": 403, "error": REFUSED}}]},
                 "_mget": {"docs": [{"_id": "x", "error": REFUSED}]},
-            }.get(ask, {"error": REFUSED, "status": 403})
+            }
+            told = by_ask.get(ask, {"error": REFUSED, "status": 403})
         elif ask == "_mget":
             told = {"docs": [{"_id": "x", "found": False}]}
         elif ask == "_bulk":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.model import Handle
+    from onceonly.ports import TwoPhaseCommitSink
 
 __all__ = ["quick"]  # a fixture
 kills = pytest.mark.parametrize("kill", [True, False], ids=["killed", "failed"])
@@ -118,7 +119,8 @@ def test_a_power_loss_in_the_middle_of_a_repair_takes_back_nothing_that_is_commi
     MemorySink.stores.clear()
     disk, log = Disk(), MemoryDisk()
     bench = Files(quick / "out", store=disk, query="query")
-    sinks = {"a": MemorySink({"store": "a"}), "files": bench.sink()}
+    memory = MemorySink({"store": "a"})
+    sinks: dict[str, TwoPhaseCommitSink[Any]] = {"a": memory, "files": bench.sink()}
 
     def coordinator() -> Coordinator:
         made = Coordinator(log=MemoryLog(log), actor="driver")
@@ -141,8 +143,8 @@ def test_a_power_loss_in_the_middle_of_a_repair_takes_back_nothing_that_is_commi
 
     def expire(step: str, value: object) -> None:
         if step == "link.after" and getattr(value, "votes", None):
-            for name in sinks["a"].store.pending():
-                sinks["a"].store.expire(name)
+            for name in memory.store.pending():
+                memory.store.expire(name)
 
     log.hook = expire
     with pytest.raises(TransactionLostError):

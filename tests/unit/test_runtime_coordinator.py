@@ -326,7 +326,7 @@ def test_what_a_decision_lost_that_spark_went_on_after_is_taken_over_or_stops(
     lost, kept = job.store("b").pending()
     job.store("b").expire(lost)
     completed: list[str] = []
-    job.sinks["b"].complete = lambda _context, _epoch, handles: completed.extend(  # type: ignore[method-assign]
+    job.sinks["b"].complete = lambda _context, _epoch, handles: completed.extend(  # type: ignore[assignment]
         handle.transaction for handle in handles
     )
 

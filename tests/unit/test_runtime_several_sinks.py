@@ -97,7 +97,7 @@ def test_what_a_repair_carries_is_made_durable_before_the_link_that_says_so() ->
         return make_durable
 
     for name, sink in job.sinks.items():
-        sink.make_durable = told_by(name)  # type: ignore[method-assign]  # listening in
+        sink.make_durable = told_by(name)  # type: ignore[assignment]  # listening in
     links = len(job.disk.links[0])
     for said in ("no space", "busy"):
         with pytest.raises(errors.UnavailableError, match=said):
@@ -169,7 +169,9 @@ def test_a_mistake_in_the_code_that_completes_is_raised_as_what_it_is_and_what_i
     with pytest.raises(AttributeError) as caught:
         job.live(0)
     assert caught.value is mistake
-    assert [note for note in mistake.__notes__ if "the sink a" in note and "What is committed stays so" in note]
+    assert [
+        note for note in mistake.__notes__ if "the sink a" in note and "What is committed stays so" in note
+    ]
     assert 0 not in job.disk.receipts
     job.live(0)
     job.check()

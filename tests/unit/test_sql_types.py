@@ -161,10 +161,10 @@ def test_of_a_deletion_nothing_but_its_key_is_read(bench: Bench, what: str) -> N
     bench.run("CREATE TABLE t (id INTEGER PRIMARY KEY, c JSON)")
     bench.run("INSERT INTO t VALUES (1, '[]'), (2, '[]')")
     column = unreadable.COLUMNS[what][1]
-    some, meant = rows(id=[1, 2], c=column, op=["u", "d"]), {"key": "id", "op": "op"}
-    handle, refused = bench.stage(some, bench.check(some, **meant), **meant)
+    some = rows(id=[1, 2], c=column, op=["u", "d"])
+    handle, refused = bench.stage(some, bench.check(some, key="id", op="op"), key="id", op="op")
     assert refused == []
-    assert bench.sink(**meant).commit(handle) == Committed()
+    assert bench.sink(key="id", op="op").commit(handle) == Committed()
     assert [key for key, _ in bench.run("SELECT id, c FROM t")] == [1]
 
 
