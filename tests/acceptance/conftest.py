@@ -63,6 +63,8 @@ _LONG = frozenset(
         "test_lost_transactions.py::test_a_job_down_longer_than_the_transaction_time_out_loses_no_decided_row",
         "test_operators_view.py::test_a_killed_job_is_shown_with_its_state",
         "test_operators_view.py::test_where_spark_is_not_installed_it_is_all_seen",
+        "test_programs_that_end.py::test_a_program_that_ends_below_its_query_has_its_end_noted_and_reported[end]",
+        "test_programs_that_end.py::test_a_program_that_ends_below_its_query_has_its_end_noted_and_reported[stdin]",
         "test_replay_differs.py::test_a_plan_that_promises_the_same_rows_stops_before_spark_notes_others[foreach]",
         "test_savepoints_on_stores.py::test_from_one_place_on_the_store_to_another_with_the_original_gone",
         "test_skipped_epochs.py::test_a_query_goes_on_after_its_state_was_dealt_to_other_partitions",
