@@ -300,7 +300,7 @@ def test_what_only_the_event_log_tells_comes_by_itself(
         assert not page.get_by_text("voted to commit").count()
         with path.open("a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(line)}\n" for line in lines[1:])
-        page.get_by_text("voted to commit").first.wait_for(timeout=10_000)
+        page.locator("td", has_text="voted to commit").first.wait_for(timeout=20_000)
     assert wrong == []
 
 
