@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
 PROGRAM = """\
-import rate_rows, onceonly
+import rate_rows
 spark = rate_rows.session()
-rows = onceonly.collection(spark, [(number,) for number in range(60)], "value long", rows_per_epoch=20)
+rows = spark.readStream.schema("value long").option("maxFilesPerTrigger", 1).json("in")
 writer = rows.writeStream.format("onceonly.files").option("path", "out").option("onceonly.report", "run.html")
 query = writer.option("checkpointLocation", "checkpoint").start()
 query.processAllAvailable()
@@ -46,6 +46,9 @@ class Program:
     def __init__(self, folder: Path, *command: str) -> None:
         self.folder = folder
         self._log = folder / "program.log"
+        (folder / "in").mkdir()
+        for number in range(3):
+            (folder / "in" / f"{number}.json").write_text(f'{{"value": {number}}}\n', encoding="utf-8")
         environment = {
             **os.environ, **java_options(), "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_DIRS": str(folder / "spark"),
