@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.staged_double import StagedDouble, StagedSuite
 
-from onceonly.errors import ConfigurationError, UnavailableError, WriteFailedError
+from onceonly.errors import ConfigurationError, LogError, UnavailableError, WriteFailedError
 from onceonly.families.staged.files import FileRows
 from onceonly.families.staged.names import epoch_of
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
@@ -149,6 +150,56 @@ def test_a_staged_file_that_somebody_removed_is_lost_for_good_and_the_others_are
         Lost,
         AlreadyCommitted,
     ]
+    assert len(bench.visible()) == 2
+
+
+def staged_in_two(bench: Bench) -> tuple[Handle, Path, int]:
+    """Return a handle of two batches, its file, and where the first of them ends there."""
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(0, 0))
+    ends = []
+    for number in (1, 2):
+        sink.write(attempt, bench.suite.batch([number]))
+        attempt._file.flush()
+        ends.append(attempt._path.stat().st_size)
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    return handle, attempt._path, ends[0]
+
+
+@pytest.mark.parametrize("more", [0, 100], ids=["between two batches, so that it reads well", "within one"])
+def test_a_staged_file_that_somebody_cut_is_lost_as_one_that_is_gone(bench: Bench, more: int) -> None:
+    handle, path, first = staged_in_two(bench)
+    os.truncate(path, first + more)
+    assert isinstance(bench.sink().commit(handle), Lost)
+    assert isinstance(bench.sink().commit(handle), Lost)
+    assert bench.visible() == []
+    context = QueryContext(query="q", sink="staged", guarantee=Guarantee.EXACTLY_ONCE)
+    [leftover] = bench.sink().recover(context)
+    bench.sink().abort(leftover.handle)
+    assert bench.files() == []
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["nothing reads", "rows are missing"])
+def test_a_staged_file_that_somebody_changed_is_named_and_is_written_again_once_it_is_removed(
+    bench: Bench, at: int
+) -> None:
+    handle, path, first = staged_in_two(bench)
+    whole = path.read_bytes()
+    # Of the length that it had: what says that the stream ends here, or nonsense from the start.
+    path.write_bytes((whole[:first] if at else b"").ljust(len(whole), b"\0"))
+    with pytest.raises(LogError, match=f"{path} is damaged") as raised:
+        bench.sink().commit(handle)
+    assert "remove it" in raised.value.next_step
+    assert bench.visible() == []
+    path.unlink()
+    assert isinstance(bench.sink().commit(handle), Lost)
+
+
+def test_what_an_older_version_staged_is_applied_though_it_does_not_say_how_long_it_is(bench: Bench) -> None:
+    handle, _, _ = staged_in_two(bench)
+    older = {name: value for name, value in handle.data.items() if name not in {"rows", "bytes"}}
+    assert bench.sink().commit(Handle(transaction=handle.transaction, data=older)) == Committed()
     assert len(bench.visible()) == 2
 
 

@@ -386,7 +386,7 @@ def test_a_staged_file_that_is_gone_before_the_decision_voids_the_try(bench: Ben
     facts = bench.check(rows(id=[1], name=["a"]))
     handle, _ = bench.stage(rows(id=[1], name=["a"]), facts)
     bench.sink().abort(handle)
-    with pytest.raises(UnavailableError, match="removed before"):
+    with pytest.raises(UnavailableError, match="removed or cut before"):
         bench.sink().rehearse([handle], facts)
 
 

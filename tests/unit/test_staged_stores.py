@@ -16,7 +16,7 @@ from tests.unit.hostile_store import Answer, HostileStore
 from tests.unit.s3_double import BUCKET, S3Double
 from tests.unit.staged_double import StagedDouble, StagedSuite, StoredDouble
 
-from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError, WriteFailedError
+from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError, WriteFailedError
 from onceonly.families.staged import sink as family
 from onceonly.families.staged import stored
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
@@ -307,6 +307,22 @@ def test_a_part_that_goes_while_it_is_applied_is_told_and_asked_again(
         bench.sink().commit(handle)
     store.hook = None
     assert isinstance(bench.sink().commit(handle), Lost)
+
+
+@pytest.mark.parametrize("kept", [0.5, 1], ids=["a part is cut", "a part has fewer rows"])
+def test_a_part_that_somebody_changed_is_named_and_is_written_again_once_it_is_removed(
+    bench: Bench, store: HostileStore, kept: float
+) -> None:
+    whole, fewer = bench.prepared(1, 2), bench.prepared(1, slot=1)
+    name, other = f"{whole.transaction}.0", f"{fewer.transaction}.0"
+    data = store.files[other if kept == 1 else name]
+    store.files[name] = data[: int(len(data) * kept)]
+    with pytest.raises(LogError, match="is damaged") as raised:
+        bench.sink().commit(whole)
+    assert "remove it" in raised.value.next_step
+    assert bench.visible() == []
+    store.files.pop(name)
+    assert isinstance(bench.sink().commit(whole), Lost)
 
 
 def in_a_folder(bench: Bench, folder: Path) -> StagedDouble:

@@ -22,7 +22,10 @@ class StagedRows(Protocol):
         ...
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, a batch at a time. Any number of times. Raises ``UnavailableError``."""
+        """Yield the rows, a batch at a time. Any number of times. Raises ``UnavailableError``, ``LogError``.
+
+        The latter says that they are not as they were staged; perhaps only when some of them are given.
+        """
         ...
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.durable import disk
-from onceonly.errors import UnavailableError, WriteFailedError
-from onceonly.families.staged.names import grouped, new_name, parts_of
+from onceonly.errors import LogError, UnavailableError, WriteFailedError
+from onceonly.families.staged.names import BYTES, ROWS, grouped, new_name, parts_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class StagedFile:
         self.name = new_name(context)
         self._path = folder / self.name
         self._data = data
-        self._rows = 0
+        self._rows = self._bytes = 0
         self._writer: pa.RecordBatchStreamWriter | None = None
         try:
             disk.make_folder(folder, mode=_FOLDER_MODE)
@@ -48,7 +48,7 @@ class StagedFile:
 
     @property
     def data(self) -> Mapping[str, str | int]:
-        return {**self._data, "rows": self._rows}
+        return {**self._data, ROWS: self._rows, BYTES: self._bytes}
 
     def write(self, batch: pa.RecordBatch) -> None:
         from pyarrow import ipc
@@ -66,6 +66,7 @@ class StagedFile:
             if self._writer is not None:
                 self._writer.close()
             self._file.flush()
+            self._bytes = self._file.tell()
             disk.fsync(self._file.fileno(), self._path, fresh=True)
             self._file.close()
             disk.sync(self._path.parent)
@@ -82,10 +83,15 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """What staged files hold; fulfils ``StagedRows``. ``parts`` are those that came from a store."""
+    """What staged files hold; fulfils ``StagedRows``. ``parts`` are those that came from a store.
+
+    ``rows`` and ``bytes`` are what the handle says of it; None where it does not.
+    """
 
     path: Path
     parts: tuple[Path, ...] = ()
+    rows: int | None = None
+    bytes: int | None = None
 
     @property
     def name(self) -> str:
@@ -93,9 +99,14 @@ class FileRows:
 
     @property
     def is_whole(self) -> bool:
-        return all(path.exists() for path in (self.path, *self.parts))
+        """Say whether nothing is missing: who cuts a file between two batches leaves one that reads well."""
+        sizes = [_size(path) for path in (self.path, *self.parts)]
+        return None not in sizes and self.bytes in {None, sizes[0]}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        return counted(self._read(), self.rows, str(self.path))
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import ipc
 
@@ -103,7 +114,11 @@ class FileRows:
             try:
                 with pa.OSFile(str(path)) as file:
                     yield from ipc.open_stream(file)
+            except pa.ArrowInvalid as error:
+                raise damaged(str(path), str(error)) from error
             except OSError as error:
+                if error.errno is None:  # Arrow's own, of a file that ends too early
+                    raise damaged(str(path), str(error)) from error
                 raise UnavailableError(f"{path} could not be read: {error}", next_step=_SEE_TO_IT) from error
 
 
@@ -120,7 +135,10 @@ class StagingFolder:
     def standing(self, handles: Sequence[Handle]) -> dict[str, StagedRows]:
         found = [
             FileRows(
-                self._folder / handle.transaction, tuple(self._folder / part for part in parts_of(handle))
+                self._folder / handle.transaction,
+                tuple(self._folder / part for part in parts_of(handle)),
+                rows=told(handle, ROWS),
+                bytes=told(handle, BYTES),
             )
             for handle in handles
         ]
@@ -149,6 +167,34 @@ def swept(place: str) -> WriteFailedError:
         f"{place} was removed while it was written: a later try at its epoch has swept it",
         next_step="nothing: the later try writes the rows again",
     )
+
+
+def damaged(place: str, why: str) -> LogError:
+    """Make the error of staged rows that are there and are not as they were staged."""
+    return LogError(
+        f"{place} is damaged, as somebody has changed what is staged there: {why}. Nothing is lost: the source has the "
+        "rows",
+        next_step="see who has; then remove it, and start the query again: its rows are written again",
+    )
+
+
+def counted(batches: Iterator[pa.RecordBatch], rows: int | None, place: str) -> Iterator[pa.RecordBatch]:
+    """Yield batches, and see at their end that they had as many rows as were staged. Raises ``LogError``."""
+    found = 0
+    for batch in batches:
+        found += batch.num_rows
+        yield batch
+    if rows not in {None, found}:
+        raise damaged(place, f"it holds {found} rows, and {rows} were staged")
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UnavailableError(f"{path} could not be looked at: {error}", next_step=_SEE_TO_IT) from error
 
 
 def _remove(path: Path) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PARTS = "parts"
 """What a handle's data say where parts hold the rows: how many."""
+ROWS, BYTES = "rows", "bytes"
+"""What a handle's data say of all of it: how many rows, and in a folder, how long the file is."""
 _FILE = re.compile(r"(?P<name>(?P<epoch>\d+)\.\d+\.[0-9a-f]{32}\.arrow)(?:\.(?P<part>\d{1,9}))?")
 
 
@@ -51,6 +53,11 @@ def parts_of(handle: Handle) -> tuple[str, ...]:
 def rows_of(handle: Handle) -> tuple[str, ...]:
     """Return the names under which its rows are, in their order."""
     return parts_of(handle) if PARTS in handle.data else (handle.transaction,)
+
+
+def told(handle: Handle, what: str) -> int | None:
+    """Return a number that a handle's data say, None where an older version wrote them without it."""
+    return int(handle.data[what]) if what in handle.data else None
 
 
 def grouped(files: Iterable[str], data: Mapping[str, str | int]) -> dict[str, Mapping[str, str | int]]:

@@ -1,7 +1,7 @@
 """The sink that staged sinks derive from: staging, committing, fencing and recovery are here, the target is theirs.
 
-What somebody has removed after the decision is lost: its name is noted as void in the target's books, so that a driver
-that still has its rows in hand cannot apply them, and the rows are written again.
+What somebody has removed, or cut, after the decision is lost: its name is noted as void in the target's books, so that
+a driver that still has its rows in hand cannot apply them, and the rows are written again.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
         self._remove([handle for handle in handles if handle.transaction in staged])
         return [
             Lost(
-                f"what was staged as {name} was removed before it was applied; the target's books have it as void"
+                f"what was staged as {name} was removed or cut before it was applied; the target's books have it as "
+                "void"
             )
             if name in void
             else Committed()
@@ -205,7 +206,7 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
             )
         return Standing(
             stands=Stands.GONE,
-            told="it is neither staged nor in the target's books, which keep the newest epochs",
+            told="it is neither staged as a whole nor in the target's books, which keep the newest epochs",
             blocks=hanging.BLOCKS,
             until="it has ended",
         )

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly import background
 from onceonly.errors import OnceonlyError, UnavailableError
-from onceonly.families.staged.files import swept
+from onceonly.families.staged.files import counted, damaged, swept
 from onceonly.families.staged.names import (
     PARTS,
+    ROWS,
     grouped,
     new_name,
     owner_of,
     part_name,
     parts_of,
     rows_of,
+    told,
 )
 from onceonly.model import Handle
 from onceonly.stores.port import put_once
@@ -56,7 +58,7 @@ class StoredAttempt:
 
     @property
     def data(self) -> Mapping[str, str | int]:
-        return {**self._data, "rows": self._rows, PARTS: self._parts}
+        return {**self._data, ROWS: self._rows, PARTS: self._parts}
 
     def write(self, batch: pa.RecordBatch) -> None:
         import pyarrow as pa
@@ -103,8 +105,13 @@ class StoredRows:
     name: str
     objects: tuple[str, ...]
     """Those that hold the rows, in their order."""
+    rows: int | None = None
+    """How many the handle says there are; None where it does not."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        return counted(self._read(), self.rows, self.store.where(self.name))
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import ipc
 
@@ -115,7 +122,10 @@ class StoredRows:
                     f"{self.store.where(name)} is not there any more",
                     next_step="start the query again: it finds out whether these rows were applied",
                 )
-            yield from ipc.open_stream(pa.py_buffer(data))
+            try:
+                yield from ipc.open_stream(pa.py_buffer(data))
+            except (pa.ArrowInvalid, OSError) as error:  # in memory, both say that it is none
+                raise damaged(self.store.where(name), str(error)) from error
 
 
 class StagingStore:
@@ -136,9 +146,12 @@ class StagingStore:
             wanted = dict.fromkeys((rows.name, *rows.objects))
             return all(name in listed or self._store.get(name) is not None for name in wanted)
 
-        found = [StoredRows(self._store, handle.transaction, rows_of(handle)) for handle in handles]
-        told = background.spread("onceonly-staged", stands, found, threads_max=self._store.abreast)
-        return {rows.name: rows for rows, is_there in zip(found, told, strict=True) if is_there}
+        found = [
+            StoredRows(self._store, handle.transaction, rows_of(handle), told(handle, ROWS))
+            for handle in handles
+        ]
+        there = background.spread("onceonly-staged", stands, found, threads_max=self._store.abreast)
+        return {rows.name: rows for rows, is_there in zip(found, there, strict=True) if is_there}
 
     def listed(self) -> dict[str, Mapping[str, str | int]]:
         return grouped(self._store.list_names(""), self._data)

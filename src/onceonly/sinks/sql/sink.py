@@ -111,7 +111,7 @@ class SqlSink(StagedSink):
         gone = [handle.transaction for handle in handles if handle.transaction not in staged]
         if gone:
             raise UnavailableError(
-                f"what was staged as {gone[0]} was removed before its epoch was decided",
+                f"what was staged as {gone[0]} was removed or cut before its epoch was decided",
                 next_step="nothing: the epoch is run again",
             )
         tries = any(_LARGE in handle.data for handle in handles)
