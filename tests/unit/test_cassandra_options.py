@@ -16,9 +16,10 @@ from cassandra.cluster import NoHostAvailable
 
 from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
 from onceonly.families.columns import parse
+from onceonly.families.keyed import KeyedRows
 from onceonly.sinks.cassandra import CassandraSink, types
 from onceonly.sinks.cassandra.sink import FIRST
-from onceonly.sinks.cassandra.target import meaning
+from onceonly.sinks.cassandra.target import Table, meaning
 
 if TYPE_CHECKING:
     from onceonly.sinks.cassandra.options import CassandraOptions
@@ -49,6 +50,27 @@ def test_defaults() -> None:
         False,
         7 * 24 * 3600,
     )
+
+
+def test_a_column_that_is_gone_when_rows_with_it_are_applied_has_its_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sink = CassandraSink(GIVEN)
+    table = Table(
+        types={"id": "text"}, partition=("id",), key=("id",), statics=frozenset(), gc_grace_s=864_000
+    )
+    monkeypatch.setattr(sink._target, "_table", table)
+    waiting = KeyedRows(
+        keys=["a"], deleted=[False], rows=pa.RecordBatch.from_pydict({"id": ["a"], "value": ["v"]})
+    )
+    for ask in (
+        lambda: sink.put(waiting, 1),
+        lambda: sink.examine(waiting, 1),
+        lambda: list(sink.unfit(waiting)),
+    ):
+        with pytest.raises(ConfigurationError, match="has no column value any more") as raised:
+            ask()
+        assert 'ALTER TABLE "shop"."carts" ADD "value"' in raised.value.next_step
 
 
 def test_hosts_may_have_ports_and_the_order_of_them_is_no_other_target() -> None:

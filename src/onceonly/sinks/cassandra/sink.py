@@ -182,7 +182,7 @@ class CassandraSink(BookedSink):
     def _gaps(self, rows: KeyedRows) -> Iterator[Refused]:
         table = self._target.table()
         for name, column in zip(rows.rows.schema.names, rows.rows.columns, strict=True):
-            yield from types.gaps(name, column, table.types[name])
+            yield from types.gaps(name, column, self._type_of(name, table))
         if len(table.partition) == 1:
             [alone] = table.partition
             for row, value in enumerate(rows.rows.column(alone).to_pylist()):
@@ -265,7 +265,7 @@ class CassandraSink(BookedSink):
         return [
             name
             for name in rows.rows.schema.names
-            if name not in table.key and types.has_own_time(table.types[name])
+            if name not in table.key and types.has_own_time(self._type_of(name, table))
         ]
 
     def _shows(self, rows: KeyedRows, row: int) -> bool:
@@ -274,12 +274,23 @@ class CassandraSink(BookedSink):
     def _values(self, rows: KeyedRows, names: Sequence[str]) -> list[list[Any]]:
         """Return the values of these columns as the driver takes them."""
         table = self._target.table()
-        found = [types.values(rows.rows.column(name), table.types[name]) for name in names]
+        found = [types.values(rows.rows.column(name), self._type_of(name, table)) for name in names]
         if not self._given.keeps_nulls:
             return found
         from cassandra.query import UNSET_VALUE
 
         return [[UNSET_VALUE if value is None else value for value in column] for column in found]
+
+    def _type_of(self, name: str, table: Table) -> str:
+        """Return the type of a column that was there at the start. Raises ``ConfigurationError`` where it has gone."""
+        if name not in table.types:
+            raise ConfigurationError(
+                f"{self._given.where} has no column {name} any more, and rows are to be written that have it: it has "
+                f"{', '.join(table.types)}.",
+                next_step=f"ALTER TABLE {self._target.name} ADD {quoted(name)} …, of the type that it had, and start "
+                "the query again: what is decided goes in as it was written",
+            )
+        return table.types[name]
 
     def _require_once_here(self, rows: KeyedRows) -> None:
         """See that no key is twice among these. Raises ``RecordRefusedError``."""
