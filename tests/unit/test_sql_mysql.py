@@ -144,6 +144,10 @@ def test_a_session_is_strict_in_utc_and_limited_in_the_words_of_its_server(
         (3, "Error writing file '/tmp/a' (Errcode: 28)", UnavailableError, "make room"),
         (1030, "Got error 281 from storage engine", UnavailableError, "start the query again"),
         (2013, "Lost connection to MySQL server during query", UnavailableError, "start the query again"),
+        (2013, "Lost connection … (timed out)", UnavailableError, "set statement.timeout to more"),
+        (1205, "Lock wait timeout exceeded", UnavailableError, "set statement.timeout to more"),
+        (1969, "Query execution was interrupted", UnavailableError, "set statement.timeout to more"),
+        (3024, "Query execution was interrupted", UnavailableError, "set statement.timeout to more"),
         (0, "", UnavailableError, "start the query again"),
     ],
 )

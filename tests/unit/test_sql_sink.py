@@ -255,6 +255,7 @@ def test_several_hosts_in_an_address_are_read_by_every_python() -> None:
         ({"op": "o"}, "without key"),
         ({"sequence": "o"}, "without key"),
         ({"statement.timeout": "5"}, "a time such as"),
+        ({"statement.timeout": "0 seconds"}, "a time such as 30 seconds"),
     ],
 )
 def test_a_wrong_option_is_refused_in_one_sentence(bench: Bench, options: dict[str, str], said: str) -> None:

@@ -13,7 +13,7 @@ from onceonly.durable.sealed import decoder
 from onceonly.errors import ConfigurationError
 from onceonly.families import behind
 from onceonly.families.passwords import Password
-from onceonly.options import Option, boolean, span
+from onceonly.options import Option, boolean, some_time, span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +88,7 @@ DECLARED = (
         name="connect.timeout", default="10s", read=span,
         doc="how long a connect may take, and how long a database file that others use is waited for",
     ),
-    Option(name="statement.timeout", default="5m", read=span, doc="how long one statement may take"),
+    Option(name="statement.timeout", default="5m", read=some_time, doc="how long one statement may take"),
     Option(
         name="triggers", default=CHECKED, choices=(CHECKED, TRUSTED),
         doc=f"what becomes of an epoch of which triggers or rules of the table pass a row over: {CHECKED}, the "

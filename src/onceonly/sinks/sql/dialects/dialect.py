@@ -6,7 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.sinks.sql.shape import DELETED, SEQUENCE
 
 if TYPE_CHECKING:
@@ -70,6 +70,13 @@ class Dialect(ABC):
     @abstractmethod
     def told(self, error: Exception) -> OnceonlyError:
         """Return what an error of the client's means: it may pass, a row is refused, somebody has to act."""
+
+    def too_late(self, what: str) -> UnavailableError:
+        """Return what it means that a statement was broken off after the time that the option gives it."""
+        return UnavailableError(
+            f"{what}; the option statement.timeout gives a statement {self.options.statement_s:g} s",
+            next_step="see what it waits for, or set statement.timeout to more, and start the query again",
+        )
 
     @abstractmethod
     def is_duplicate(self, error: Exception) -> bool:

@@ -51,6 +51,7 @@ _REFUSED = _DUPLICATE | {
 _DISK_FULL = frozenset({1021, 1114})
 """A file system has no room, or a tablespace may not grow."""
 _NO_SPACE = re.compile(r"No space left on device|Got error 28 |Errcode: 28\b")
+_TOO_LATE, _CUT = frozenset({1205, 1969, 3024}), 2013
 _LOGIN = frozenset({1045, 1698, 1862, 2059, 3118, 3955, 4151})
 _RIGHTS = frozenset({1044, 1142, 1143, 1227, 1370})
 _IS_THERE = 1050
@@ -108,6 +109,8 @@ class MySql(Dialect):
                 return ConfigurationError(what, next_step=next_step)
         if code in _DISK_FULL or _NO_SPACE.search(said):
             return UnavailableError(f"the disk of {self.options.url} is full: {said}", next_step=NO_ROOM)
+        if code in _TOO_LATE or (code == _CUT and "timed out" in said):
+            return self.too_late(what)
         return UnavailableError(what, next_step="see to the server and to its log, and start the query again")
 
     def is_duplicate(self, error: Exception) -> bool:

@@ -105,6 +105,7 @@ _SENT: Mapping[str, tuple[Any, ...]] = {
 """What gives a value's own bytes, what they are for numpy, and what is to be added."""
 _FORBIDDEN = "42501"
 _DISK_FULL = "53100"
+_TOO_LATE = "57014"
 _PASSING = ("08", "40", "53", "55", "57", "58", "XX", "25P03", "42P07")
 _REFUSED = ("21", "22", "23", "44", "54", "P0")
 # Whoever was not let in is told no code.
@@ -138,6 +139,8 @@ class Postgres(Dialect):
             return UnavailableError(
                 f"the disk of {self.options.url} is full: {_sentence(error)}", next_step=NO_ROOM
             )
+        if code == _TOO_LATE:
+            return self.too_late(what)
         if not code or code.startswith(_PASSING):
             return UnavailableError(what, next_step=_SEE_TO_IT)
         return ConfigurationError(
