@@ -9,6 +9,7 @@ from email.utils import formatdate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pika
 import pytest
 from tests.unit.journal_bench import opened
@@ -17,6 +18,7 @@ from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, Sc
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families.rabbitmq import Server
 from onceonly.sources.asked import ask
+from onceonly.sources.http import feed as http_feed
 from onceonly.sources.http import rows as http_rows
 from onceonly.sources.http.events import Events
 from onceonly.sources.http.feed import retry_after
@@ -93,6 +95,34 @@ def lives(tmp_path: Path) -> Iterator[Callable[..., Life]]:
     yield begin
     for life in begun:
         life.receiver.stop()
+
+
+def test_what_the_users_headers_hold_is_not_sent_to_another_server(lives: Callable[..., Life]) -> None:
+    secret = {"header_X-Api-Key": "s3cret", "header_Authorization": "Bearer s3cret"}
+    with ScriptedServer([LINES, line(1), STALL], http=True) as other:
+        on = (
+            b"HTTP/1.1 307 Go on\r\nContent-Length: 0\r\nLocation: http://127.0.0.1:%d/rows\r\n\r\n"
+            % other.port
+        )
+        with ScriptedServer([on], http=True) as server:
+            assert lives("http", server, id="id", resume="header:Last-Event-ID", **secret).values(1)
+            assert server.requests[0].count("s3cret") == 2
+        assert "s3cret" not in other.requests[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "may"),
+    [
+        ("https://a/x", True),
+        ("http://a/x", True),
+        ("http://b/x", False),
+        ("http://a:81/x", False),
+        ("https://a:444/x", False),
+    ],
+)
+def test_headers_go_on_to_the_same_server_and_to_it_behind_tls(asked: str, *, may: bool) -> None:
+    assert http_feed._is_at(httpx.URL("http://a/rows"), httpx.URL(asked)) is may
+    assert not http_feed._is_at(httpx.URL("https://a/rows"), httpx.URL("http://a/rows"))
 
 
 def test_lines_of_a_socket_are_rows_and_a_half_line_is_none(lives: Callable[..., Life]) -> None:

@@ -132,9 +132,18 @@ class HttpFeed:
         headers = {**own, **given, **self._resume.headers(mark)}
         url = httpx.URL(self._url)
         url = url.copy_merge_params(self._resume.query(mark))
+
+        async def keep_from_others(request: httpx.Request) -> None:
+            # A key may be in any of them, and httpx takes away Authorization alone.
+            if not _is_at(url, request.url):
+                for name in given:
+                    request.headers.pop(name, None)
+
         try:
             async with (
-                httpx.AsyncClient(timeout=timeout, follow_redirects=True) as client,
+                httpx.AsyncClient(
+                    timeout=timeout, follow_redirects=True, event_hooks={"request": [keep_from_others]}
+                ) as client,
                 client.stream("GET", url, headers=headers) as response,
             ):
                 self._require_good(response)
@@ -191,6 +200,14 @@ def _end(read: Lines | Events | None, error: Exception, rest: bytes, gather: Gat
     """Take what came last, if a connection has ended, and that is whole."""
     if read is not None and isinstance(error, FeedBrokenError):
         read.end(rest, gather)
+
+
+def _is_at(url: httpx.URL, asked: httpx.URL) -> bool:
+    """Say whether what is asked for is where the user's headers may go: the same server, or it behind TLS."""
+    if asked.host != url.host:
+        return False
+    same = (asked.scheme, asked.port) == (url.scheme, url.port)
+    return same or (url.scheme, asked.scheme, url.port, asked.port) == ("http", "https", None, None)
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
