@@ -249,13 +249,10 @@ _PHASES = (
     "--fresh`, by `python -m benchmarks.phases DIR --last 60 --warm 2`."
 )
 _LATENCY_FIGURES = ("p50_ms", "p99_ms")
-_TLS = (
-    "Records a second where the sink comes to the broker over TLS, and the source does not, beside the same without "
-    "TLS: ours, exactly once, and Spark's own sink with our settings; medians."
-)
+_TLS = "The sink over TLS: records a second, ours exactly once and Spark's own with our settings, medians of a run"
 _SYNCED = (
-    "Milliseconds of an epoch of 20 rows from `rate-micro-batch` to Kafka, with all syncs and without those of Spark's "
-    "files, in turns of 20 epochs of one query. The middle half's mean says more than a median of whole milliseconds."
+    "Median ms of an epoch of 20 rows to Kafka, with all syncs and without those of Spark's files, in turns; the cost "
+    "is that of the middle half's means. What an epoch reads is synced beside its tasks, its own state after them. By"
 )
 _EMPTY = "Median ms of a micro-batch without output, at 200 records a second, as Spark reports it."
 _COMMIT = (
@@ -580,11 +577,8 @@ def _over_tls(found: Results | None) -> str:
         pairs = [(speed[work, ONCEONLY_EO], speed[work, SPARK_TUNED]) for work in (plain, sealed)]
         cells = (f" {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |" for ours, theirs in pairs)
         rows.append(f"| {RECORD_BYTES[record]:,} bytes |{''.join(cells)}\n")
-    machine = found.machine
     return (
-        f"## Over TLS\n\n{_TLS} By `{found.command}` on {found.started[:10]}, commit "
-        f"`{found.versions.get('commit')}`, on {machine.get('cores')} cores with a load of "
-        f"{machine.get('load_before')} before it began.\n\n"
+        f"## Over TLS\n\n{_TLS} on {found.started[:10]} (`{found.versions.get('commit')}`; `{TLS}`).\n\n"
         "| rows | ours, plain | Spark's | times | ours, TLS | Spark's | times |\n|---|--:|--:|--:|--:|--:|--:|\n"
         f"{''.join(rows).rstrip()}"
     )
@@ -608,15 +602,13 @@ def _synced(found: syncs.Costs | None) -> str:
     if found is None:
         return ""
     rows = "".join(
-        f"| {syncs.NAMES[state]} | {each.epochs} | {each.median_ms:.0f} | {each.median_without_ms:.0f} | "
-        f"{each.middle_ms:.1f} | {each.middle_without_ms:.1f} | {each.cost_ms:+.1f} |\n"
+        f"| {syncs.NAMES[state]} | {each.median_ms:.0f} | {each.median_without_ms:.0f} | {each.cost_ms:+.1f} |\n"
         for state, each in found.costs.items()
     )
     return (
-        f"## What the syncs of Spark's files cost\n\n{_SYNCED} By `{found.command}` on {found.started[:10]}, commit "
+        f"## What the syncs of Spark's files cost\n\n{_SYNCED} `{found.command}` on {found.started[:10]}, "
         f"`{found.versions.get('commit')}`.\n\n"
-        "| state | epochs | median, ms | without | middle half, ms | without | cost |\n"
-        f"|---|--:|--:|--:|--:|--:|--:|\n{rows.rstrip()}"
+        f"| state | with | without | cost |\n|---|--:|--:|--:|\n{rows.rstrip()}"
     )
 
 

@@ -133,7 +133,7 @@ class HttpFeed:
         url = httpx.URL(self._url)
         url = url.copy_merge_params(self._resume.query(mark))
 
-        async def keep_from_others(request: httpx.Request) -> None:
+        async def keep_from_others(request: Any) -> None:  # noqa: ANN401  httpx, which is imported late
             # A key may be in any of them, and httpx takes away Authorization alone.
             if not _is_at(url, request.url):
                 for name in given:
