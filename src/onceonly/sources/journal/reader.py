@@ -134,7 +134,8 @@ class Reader:
         )
         self._synced = 0
         self._committed: int | None = None
-        self._rows: dict[int, int] = {}
+        self._seen: dict[int, tuple[int, str]] = {}
+        """How many rows a segment has, and who wrote it: to know that takes reading all of it."""
         self._required: Position | None = None
         self._same_upto = 0
         """The newest segment of a position that was seen to be the one that it names."""
@@ -188,7 +189,7 @@ class Reader:
 
         ``writers`` has who wrote it, where that is known. Raises ``JournalError``, ``UnavailableError``.
         """
-        writer = writers.get(segment) or self._journal.read(segment, self._identity)[0].writer
+        writer = writers.get(segment) or self._look(segment)[1]
         self._same_upto = max(self._same_upto, segment)
         return Position(before.journal, before.reader, segment, writer)
 
@@ -242,7 +243,7 @@ class Reader:
         """Return the segment up to which at most ``rows_max`` rows lie, but at least one segment."""
         taken, last = 0, start
         for number in range(start + 1, end + 1):
-            taken += self._count(number, known)
+            taken += known[number] if number in known else self._look(number)[0]
             if last > start and taken > rows_max:
                 break
             last = number
@@ -267,7 +268,7 @@ class Reader:
         if noted != there:
             self._journal.note_reading(noted)
         self._noted = noted
-        self._rows = {number: rows for number, rows in self._rows.items() if number > noted.upto}
+        self._seen = {number: seen for number, seen in self._seen.items() if number > noted.upto}
 
     def _claimed(self, reading: Reading) -> Reading:
         """Claim the journal, once, and note that what is known of its reading holds; return it under this claim."""
@@ -285,9 +286,8 @@ class Reader:
         is_passed = began is not None and reading.named <= began.segment and reading.named < end
         return reading.named if is_passed else 0
 
-    def _count(self, number: int, known: dict[int, int]) -> int:
-        if number in known:
-            return known[number]
-        if number not in self._rows:
-            self._rows[number] = self._journal.read(number, self._identity)[1].num_rows
-        return self._rows[number]
+    def _look(self, number: int) -> tuple[int, str]:
+        if number not in self._seen:
+            head, rows, _ = self._journal.read(number, self._identity)
+            self._seen[number] = rows.num_rows, head.writer
+        return self._seen[number]

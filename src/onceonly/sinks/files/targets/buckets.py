@@ -66,8 +66,7 @@ class BucketTarget:
         self.files = store
         self._options = options
         self._shown: dict[str, set[str]] = {}
-        """The uploads that this process has completed, by transaction, until that is tidied up: a reader may have taken
-        the objects since."""
+        """What this process has completed, by transaction until that is tidied up: a reader may have taken it since."""
 
     def make_ready(self, context: QueryContext) -> bool:  # noqa: ARG002  no folder of a query's own is made
         trial.run(self.files, self._options.target)
