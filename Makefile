@@ -55,11 +55,12 @@ INTEGRATION := tests/integration tests/formal tests/unit/test_jars.py
 
 # The types take longer than the other two checks, which go on beside them. The site is built by a test of it. One pytest
 # for each kind: the quick ones fail first, and no client's thread outlives its kind.
-# Files go to the two processes in the order of their names, those with few long tests first: none of them is left for the end.
+# Files go to the processes in the order of their names, those with few long tests first: none of them is left for the end.
+# Integration tests wait for servers a third of their time, so three of them share two cores.
 test: setup
 	$(MAKE) --no-print-directory --jobs=2 lint types imports
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long"
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "integration and not long" $(INTEGRATION) --durations=15
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "integration and not long" $(INTEGRATION) --durations=15
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "acceptance and not long" tests/acceptance --durations=25
 
 # Also what repeats an acceptance test on another way, or kills each recovery too: half an hour more.

@@ -247,7 +247,7 @@ def test_a_batch_is_listed_as_a_stream_is_and_its_claims_are_no_epochs(target: T
 @pytest.mark.parametrize(
     ("sink", "kills"),
     [
-        ("kafka", ["slot.after_prepare", "link.after_put"]),
+        pytest.param("kafka", ["slot.after_prepare", "link.after_put"], marks=pytest.mark.long),
         ("files", ["commit.before_return"]),
         *(
             pytest.param(sink, [

@@ -185,6 +185,7 @@ def test_by_its_format_this_sink_passes_the_kills_too(bench: Bench, sink: str) -
     bench.assert_nothing_left_open(sink)
 
 
+@pytest.mark.long
 def test_a_replay_that_takes_another_branch_stops_and_touches_nothing(bench: Bench) -> None:
     bench.args = ["--way", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
     bench.feed(ROWS)

@@ -139,6 +139,7 @@ def test_without_the_proof_one_sentence_says_what_to_install(wheels: dict[str, P
     run(commands / "onceonly", "checkpoints", "list", tmp_path, status=64)
 
 
+@pytest.mark.long
 def test_a_job_and_the_demo_run_from_the_wheels(wheels: dict[str, Path], tmp_path: Path) -> None:
     commands = environment(tmp_path / "all", *wheels.values(), needs="onceonly-proof[demo]")
     (tmp_path / "job.py").write_text(JOB, encoding="utf-8")

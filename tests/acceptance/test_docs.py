@@ -62,8 +62,11 @@ def reader(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> It
         assert process.wait(60) == 0
 
 
-FURTHER = ("broker-was-down", "cassandra", "kinesis", "mysql", "opensearch", "rabbitmq")
-"""Pages that are run in ``make test-all``: of these servers, and one that waits for a time-out."""
+FURTHER = (
+    *("broker-was-down", "cassandra", "kinesis", "mysql", "opensearch", "rabbitmq"),
+    *("prove-a-sink", "upgrade-a-query", "write-a-sink"),
+)
+"""Pages that are run in ``make test-all``: of these servers, one that waits for a time-out, and what takes minutes."""
 
 
 def page_of(page: str) -> object:

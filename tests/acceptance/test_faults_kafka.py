@@ -59,7 +59,8 @@ def kill_and_start(kafka: EmbeddedKafka) -> None:
     assert kafka.pid not in {None, before}
 
 
-@pytest.mark.parametrize("way", ["format", pytest.param("foreachBatch", marks=LONG)])
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["format", "foreachBatch"])
 def test_a_broker_that_dies_in_every_phase_loses_and_doubles_nothing(
     own_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, way: str
 ) -> None:

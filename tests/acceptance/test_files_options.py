@@ -99,6 +99,7 @@ def frames(spark: SparkSession) -> dict[str, DataFrame]:
     }
 
 
+@pytest.mark.long
 def test_options_of_text_mean_what_they_mean_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     known, number = frames(spark), count()

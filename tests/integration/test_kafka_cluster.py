@@ -38,6 +38,8 @@ def coordinator_of(query: Query, transaction: str) -> int:
 def test_the_newest_committed_epoch_is_found_on_whichever_broker_keeps_it(cluster: EmbeddedCluster) -> None:
     query = Query(cluster)
     groups = [marker.group_name("onceonly", query.id, "kafka", slot) for slot in range(9)]
+    query.admin().client().coordinator(GROUP, groups[0])  # the first question makes the topic
+    cluster.spread_leaders()
     client = query.admin().client()
     assert len({client.coordinator(GROUP, group) for group in groups}) > 1, "they are on several brokers"
     query.prepare("never", epoch=20, slot=9)
@@ -58,6 +60,7 @@ def test_coordinators_are_guessed_as_kafka_deals_ids_out_and_a_wrong_guess_is_lo
     query = Query(cluster)
     handles = [query.prepare(f"v{slot}", slot=slot) for slot in range(8)]
     ids = [handle.transaction for handle in handles]
+    cluster.spread_leaders()
     told = [coordinator_of(query, each) for each in ids]
     assert len(set(told)) > 1, "they are on several brokers"
     query.sink.recover(query.context)
@@ -93,6 +96,8 @@ def test_the_coordinator_moves_and_each_row_is_there_once(cluster: EmbeddedClust
     cluster.broker(killed).start()
     cluster.wait_ready()
     assert query.commit(decided) in ENDED
+    cluster.spread_leaders()
+    assert coordinator_of(query, decided.transaction) == killed, "and moves back"
     assert query.commit(query.prepare("next", epoch=1)) in ENDED
     query.until_read("decided", "next")
 

@@ -15,12 +15,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from confluent_kafka import ElectionType
+
 from onceonly.errors import SetupError
 from onceonly_proof.embedded import kafka_settings as settings
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from confluent_kafka.admin import AdminClient
 
 _REPLICATED = {
     "offsets.topic.replication.factor": "3",
@@ -107,5 +111,33 @@ class EmbeddedCluster:
                     )
                 time.sleep(_POLL_S)
 
+    def spread_leaders(self) -> None:
+        """Let each partition be led by the first of its replicas. Raises ``SetupError`` after two minutes.
+
+        A broker that was slow to speak up is passed over in elections, and Kafka sets that right minutes later only.
+        """
+        admin = self._a_living_one().admin()
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while others := _led_by_others(admin):
+            if time.monotonic() > deadline:
+                raise SetupError(
+                    f"The embedded Kafka cluster does not give {len(others)} partitions to their first replicas: "
+                    f"{', '.join(others[:3])}.",
+                    next_step=f"read {self._a_living_one().log_file}",
+                )
+            # With any time-out the client raises SystemError (confluent-kafka 2.16).
+            admin.elect_leaders(ElectionType.PREFERRED).result(_REQUEST_TIMEOUT_S)
+            time.sleep(_POLL_S)
+
     def _a_living_one(self) -> EmbeddedKafka:
         return next(node for node in self._nodes.values() if node.pid is not None)
+
+
+def _led_by_others(admin: AdminClient) -> list[str]:
+    """Name the partitions that are not led by the first of their replicas."""
+    return [
+        f"{name}-{number}"
+        for name, topic in admin.list_topics(timeout=_REQUEST_TIMEOUT_S).topics.items()
+        for number, partition in topic.partitions.items()
+        if partition.leader != partition.replicas[0]
+    ]
