@@ -98,3 +98,10 @@ def test_a_result_is_clean_only_if_nothing_was_lost_and_nobody_was_needed() -> N
     result.pipeline("b").add("cut 3", Done(ok=True), lost, cuts=1)
     assert not result.is_clean
     assert (result.pipeline("b").lost, result.pipeline("b").examples[-1]) == (1, "cut 3: lost: 1")
+
+
+@pytest.mark.parametrize("drawn", ["0a6a2f0c", "12345678", "deadbeef"])
+def test_a_drawn_name_is_of_the_same_kind_as_any_other(drawn: str) -> None:
+    name = f".links.json.4211-{drawn}.tmp"
+    ops = [Op("create", ino=10, folder=ROOT, name=name, mode=FILE), Op("sync", ino=10)]
+    assert plan.words(Tree(), ops) == ["create .links.json.#-*.tmp", "sync .links.json.#-*.tmp"]
