@@ -4,7 +4,7 @@ Spark syncs none of its files. A decision of epoch N says "these rows, up to the
 ``metadata``, ``offsets/N`` and the one before, ``commits/N-1``, the lists of files in ``sources`` and the state that
 epoch N-1 left. All of that is there when N is planned: so the syncs are begun then, in a thread beside the tasks, and
 the decision waits for their end. The state that N's own tasks leave is read by whoever starts at N+1; it is there when
-they have ended, so that the decision of N, or its drain, waits for that, too.
+they have ended, so that the decision of N, or its drain, waits for that, too (ADR 41 says why no later).
 
 On the format way planner and commit process are two. The planner leaves a note of what became of its syncs, and the
 commit process decides on that note alone: to sync once more would prove nothing, as Linux tells of a failed write once,
