@@ -12,11 +12,14 @@ from tests.unit import view_bench as bench
 from onceonly.families.loaded.load import DataFile as TableFile
 from onceonly.families.loaded.load import Load
 from onceonly.model import Handle, Link, SinkUse
-from onceonly.operations.parts import Part, parts
+from onceonly.operations.parts import parts
+from onceonly.ports.standing import Part
+from onceonly.settings.registry import remember
 from onceonly.sinks.files.manifests.manifest import DataFile
 from onceonly.sinks.files.prepared import Prepared as Files
 from onceonly.sinks.kafka.prepared import Prepared as Kafka
 from onceonly.sinks.kafka.prepared import spell
+from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,11 +48,11 @@ def test_rows_and_bytes_of_files_are_told_by_the_folders_of_their_partitions() -
     one = files(DataFile("day=1/a", 100, 2, ""), DataFile("day=2/b", 10, 1, ""))
     two = files(DataFile("day=1/c", 50, 3, ""))
     assert parts(decided("files", one, two, carried=1)) == (
-        Part(sink="files", partition="day=1", rows=5, bytes=150),
-        Part(sink="files", partition="day=2", rows=1, bytes=10),
+        ("files", Part(partition="day=1", rows=5, bytes=150)),
+        ("files", Part(partition="day=2", rows=1, bytes=10)),
     )
     assert parts(decided("files", files(DataFile("a", 100, 3, "")))) == (
-        Part(sink="files", partition="", rows=3, bytes=100),
+        ("files", Part(partition="", rows=3, bytes=100)),
     )
 
 
@@ -60,19 +63,19 @@ def test_rows_and_bytes_of_a_table_are_told_by_the_values_of_its_partitions(sink
         TableFile(path="b", bytes=10, rows=1, keys=("1", "x")),
     )
     assert parts(decided(sink, Load(name="0.0.t", folder="q/s/0.0.t", files=found).handle())) == (
-        Part(sink=sink, partition="1/null", rows=2, bytes=100),
-        Part(sink=sink, partition="1/x", rows=1, bytes=10),
+        (sink, Part(partition="1/null", rows=2, bytes=100)),
+        (sink, Part(partition="1/x", rows=1, bytes=10)),
     )
 
 
 def test_rows_of_a_topics_partition_are_told_only_where_each_transaction_wrote_to_it_alone() -> None:
     alone, both = kafka({("a.b", 0): 17}), kafka({("a.b", 0): 12, ("a.b", 1): 5})
-    assert parts(decided("kafka", alone, alone)) == (Part(sink="kafka", partition="a.b/0", rows=6, first=17),)
+    assert parts(decided("kafka", alone, alone)) == (("kafka", Part(partition="a.b/0", rows=6, first=17)),)
     assert parts(decided("kafka", alone, both)) == (
-        Part(sink="kafka", partition="a.b/0", first=12),
-        Part(sink="kafka", partition="a.b/1", first=5),
+        ("kafka", Part(partition="a.b/0", first=12)),
+        ("kafka", Part(partition="a.b/1", first=5)),
     )
-    assert parts(decided("kafka", alone, kafka({("a.b", 0): -1})))[0].first is None
+    assert parts(decided("kafka", alone, kafka({("a.b", 0): -1})))[0][1].first is None
 
 
 @pytest.mark.parametrize(
@@ -92,3 +95,19 @@ def test_a_sink_one_of_whose_handles_is_silent_is_left_out(silent: Handle) -> No
     whole = decided("kafka", said["kafka"])
     assert parts(replace(whole, uses={})) == ()
     assert parts(replace(whole, uses={"kafka": SinkUse(sink="mine:Sink")})) == ()
+
+
+class Mine(MemorySink):
+    name = "mine"
+
+    @classmethod
+    def parts(cls, handle: Handle, rows: int) -> list[Part]:
+        return [Part(partition=str(handle.data["at"]), rows=rows)]
+
+
+def test_a_sink_of_the_users_tells_its_parts_itself_where_it_is_known_and_breaks_no_page() -> None:
+    told = Handle(transaction="t", data={"at": "eu"})
+    assert parts(decided("mine", told)) == (), "a class that nobody has named here is not looked for"
+    remember(Mine)
+    assert parts(decided("mine", told)) == (("mine", Part(partition="eu", rows=3)),)
+    assert parts(decided("mine", Handle(transaction="t", data={}))) == ()

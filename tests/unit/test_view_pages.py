@@ -33,7 +33,7 @@ from onceonly.log.runs import RunFiles
 from onceonly.operations import look
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.offsets import Partition
-from onceonly.operations.parts import Part
+from onceonly.ports.standing import Part
 from onceonly.view import page, tables, terminal
 from onceonly.view.epoch import epoch as epoch_picture
 from onceonly.view.exports import perfetto, shiviz
@@ -360,9 +360,9 @@ def test_an_epoch_says_rows_and_bytes_of_each_slot_and_that_bytes_are_not_known(
 
 def test_an_epoch_says_where_it_wrote_and_that_what_it_read_is_counted_by_slot() -> None:
     parts = (
-        Part(sink="files", partition="day=1", rows=1200, bytes=40960),
-        Part(sink="files", partition="", rows=5, bytes=7),
-        Part(sink="kafka", partition="orders/0", first=17),
+        ("files", Part(partition="day=1", rows=1200, bytes=40960)),
+        ("files", Part(partition="", rows=5, bytes=7)),
+        ("kafka", Part(partition="orders/0", first=17)),
     )
     read = (Partition(partition="events/0", start=3, end=10),)
     found = replace(bench.usual(0, 0), parts=parts, sources=(read,))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from onceonly.operations.disk import Sizes, Step
     from onceonly.operations.find import Run
     from onceonly.operations.offsets import Partition
-    from onceonly.operations.parts import Part
     from onceonly.operations.states import EpochView, HandleView
+    from onceonly.ports.standing import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class EpochModel:
     receipt: Receipt | None = None
     steps: tuple[Step, ...] = ()
     sources: tuple[tuple[Partition, ...], ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[tuple[str, Part], ...] = ()
     progress: Progress | None = None
     note: str = ""
 

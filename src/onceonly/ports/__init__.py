@@ -16,7 +16,7 @@ from onceonly.ports.sink import (
     TwoPhaseCommitSink,
     WriteContext,
 )
-from onceonly.ports.standing import Hanging, Held, Standing, Stands
+from onceonly.ports.standing import Hanging, Held, Part, Standing, Stands
 
 __all__ = [
     "LETTER_COLUMNS",
@@ -31,6 +31,7 @@ __all__ = [
     "Lost",
     "Option",
     "Outcome",
+    "Part",
     "QueryContext",
     "Refused",
     "RetryLater",

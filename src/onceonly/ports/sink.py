@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.model import Outcome
-    from onceonly.ports.standing import Hanging, Held
+    from onceonly.ports.standing import Hanging, Held, Part
 
 T = TypeVar("T")
 
@@ -286,6 +286,14 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         return Standing(
             stands=Stands.UNKNOWN, told="this sink has no way to look a transaction up without ending it"
         )
+
+    @classmethod
+    def parts(cls, handle: Handle, rows: int) -> Iterable[Part]:  # noqa: ARG003
+        """Say where a transaction of ``rows`` rows has written, by its handle alone. Pure; an operator's process.
+
+        Return none where the handle does not say it. An error counts as that.
+        """
+        return ()
 
     def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:  # noqa: ARG002
         """See that the target permits what an epoch does, without doing it. An operator's process; only looks.

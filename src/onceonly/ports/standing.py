@@ -81,6 +81,20 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What a transaction has in one partition of its target; ``partition`` is empty where that has none.
+
+    ``rows`` is None where the handle does not say it, ``bytes`` are those of its files, ``first`` is the offset of its
+    first row.
+    """
+
+    partition: str
+    rows: int | None = None
+    bytes: int | None = None
+    first: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakenBack:
     """What a target has taken back, or would: its files, and in what entry of its log that was, where it has one."""
 

@@ -189,10 +189,10 @@ def parts(each: Epoch) -> Markup:
         return join()
     lines: Iterator[list[Child]] = (
         [
-            part.sink, part.partition or "-", UNKNOWN if part.rows is None else f"{part.rows:,}",
+            sink, part.partition or "-", UNKNOWN if part.rows is None else f"{part.rows:,}",
             "-" if part.bytes is None else f"{part.bytes:,}", _offset(part.first),
         ]
-        for part in each.parts[:_RANGES_MAX]
+        for sink, part in each.parts[:_RANGES_MAX]
     )  # fmt: skip
     heads = ("sink", "partition", "rows", "bytes of its files", "offset of its first row")
     found = table(f"Where {each.name} wrote", heads, lines, right={2, 3, 4})

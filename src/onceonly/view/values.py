@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onceonly.operations.offsets import Partition
-    from onceonly.operations.parts import Part
     from onceonly.operations.states import EpochState
+    from onceonly.ports.standing import Part
 
 DRIVER: Final = "driver"
 """The lane of planners, commit processes and operators' commands."""
@@ -161,7 +161,7 @@ class Epoch:
     behind: int | None = None
     behind_s: float | None = None
     ranges: tuple[tuple[Partition, ...], ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[tuple[str, Part], ...] = ()
     note: str = ""
 
     @property

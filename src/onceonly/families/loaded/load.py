@@ -10,6 +10,7 @@ import msgspec
 from onceonly.durable.sealed import decoder
 from onceonly.errors import ConfigurationError, InDoubtError
 from onceonly.model import Handle
+from onceonly.ports.standing import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,6 +69,17 @@ class Load:
                 "since": self.since,
             },
         )
+
+    def parts(self) -> list[Part]:
+        """Return the partitions of its files, by their values."""
+        return [
+            Part(
+                partition="/".join("null" if key is None else key for key in file.keys),
+                rows=file.rows,
+                bytes=file.bytes,
+            )
+            for file in self.files
+        ]
 
     @classmethod
     def of(cls, handle: Handle) -> Load:

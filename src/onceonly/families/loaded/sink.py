@@ -30,7 +30,7 @@ from onceonly.model import (
     Unknown,
 )
 from onceonly.ports import Leftover, TwoPhaseCommitSink
-from onceonly.ports.standing import Held, Standing, Stands
+from onceonly.ports.standing import Held, Part, Standing, Stands
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -208,6 +208,10 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         if not self._is_committed(load):
             home.drop(load.folder)
         home.unmark(load.app, [load.name])
+
+    @classmethod
+    def parts(cls, handle: Handle, rows: int) -> Iterable[Part]:  # noqa: ARG003  its files say how many each has
+        return Load.of(handle).parts()
 
     def look_up(self, handle: Handle) -> Standing:
         load = Load.of(handle)

@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
-from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
+from onceonly.ports import Leftover, Option, Part, QueryContext, TwoPhaseCommitSink, WriteContext
 from onceonly.sinks.files import auditing, checks, committer, looking_up, past, withdrawing
 from onceonly.sinks.files.manifests.expiry import Retention
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
 from onceonly.sinks.files.paths import manifest_folder, place, real, staging_folder
+from onceonly.sinks.files.prepared import Prepared
 from onceonly.sinks.files.staging import hanging
 from onceonly.sinks.files.store import store_of, unavailable
 from onceonly.sinks.files.targets.folders import FolderTarget
@@ -128,6 +129,12 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
     def look_up(self, handle: Handle) -> Standing:
         """Say where it waits, or that a manifest lists its files."""
         return looking_up.look_up(self._target, self._files.target, handle)
+
+    @classmethod
+    def parts(cls, handle: Handle, rows: int) -> Iterable[Part]:  # noqa: ARG003  its files say how many each has
+        """Name the folders of its files, which are the partitions."""
+        files = Prepared.of(handle).files
+        return [Part(partition=f.path.rpartition("/")[0], rows=f.rows, bytes=f.bytes) for f in files]
 
     def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
         """Ask the file system who may make files there."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import InDoubtError
 from onceonly.model import Handle
+from onceonly.ports.standing import Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,3 +82,16 @@ def read_places(written: str) -> dict[tuple[str, int], int]:
             partition, _, offset = place.partition("@")
             places[topic, int(partition)] = int(offset)
     return places
+
+
+def parts_of(handle: Handle, rows: int) -> list[Part]:
+    """Return the partitions that a handle names; older ones name none."""
+    places = read_places(str(handle.data.get("written", "")))
+    return [
+        Part(
+            partition=f"{topic}/{partition}",
+            rows=rows if len(places) == 1 else None,
+            first=offset if offset >= 0 else None,
+        )
+        for (topic, partition), offset in places.items()
+    ]

@@ -12,6 +12,7 @@ from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteCont
 from onceonly.sinks.kafka import auditing, committer, looking_up, marker, writer
 from onceonly.sinks.kafka.checks import ageing, hanging, past, target
 from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
+from onceonly.sinks.kafka.prepared import parts_of
 from onceonly.sinks.kafka.reading_back import Values
 from onceonly.sinks.kafka.wire.admin import Admin
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from onceonly.options import Option
     from onceonly.ports import Refused
-    from onceonly.ports.standing import Hanging, Held, Standing
+    from onceonly.ports.standing import Hanging, Held, Part, Standing
 
 _CONNECT_S = 10.0
 # From the look at what is prepared to its commit: a decision in the log, and what is before it in the queue.
@@ -141,6 +142,11 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
     def look_up(self, handle: Handle) -> Standing:
         """Ask the coordinator, the partitions' leaders and the marker."""
         return looking_up.look_up(self._admin, handle)
+
+    @classmethod
+    def parts(cls, handle: Handle, rows: int) -> Iterable[Part]:
+        """Name the topics' partitions; how many rows each has is known where it is one alone."""
+        return parts_of(handle, rows)
 
     def held(self, handles: Sequence[Handle]) -> Held | None:
         """Read the partitions from where the epoch's rows begin, and count them."""
