@@ -13,7 +13,7 @@ from kafka_query import PROPERTIES, Query
 from onceonly.jars.java import find_java
 from onceonly.model import Committed, Handle
 from onceonly.sinks.kafka import KafkaSink, marker
-from onceonly.sinks.kafka.marker_topic import name_of
+from onceonly.sinks.kafka.checks.marker_topic import name_of
 from onceonly_proof.embedded.jars import broker_classpath
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 

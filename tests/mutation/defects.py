@@ -1856,7 +1856,7 @@ DEFECTS: Final = (
         name="markers-look-like-lag",
         group=KAFKA,
         what="Markers name the topic of the rows: every monitor shows their groups as lagging behind it",
-        file="sinks/kafka/marker_topic.py",
+        file="sinks/kafka/checks/marker_topic.py",
         before="    if not why:\n        return name\n",
         after="    if not why and options.topic is None:\n        return name\n    why = why or 'no'\n",
         tests=(MARKER_TOPIC + "test_it_is_made_with_one_partition_where_it_is_not_there",),

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.test_kafka_outcomes import Coordinators
 
 from onceonly.errors import ConfigurationError
-from onceonly.sinks.kafka.marker_topic import choose, name_of
+from onceonly.sinks.kafka.checks.marker_topic import choose, name_of
 from onceonly.sinks.kafka.options import KafkaOptions
 
 UNKNOWN, FORBIDDEN, EXISTS, NO_RIGHT = 3, 29, 36, 31

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
-from onceonly.sinks.kafka import marker, marker_topic
+from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka.checks import marker_topic
 from onceonly.sinks.kafka.checks.topic_ids import spelled_id
 from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.options import TRANSACTION_TIMEOUT_MS
