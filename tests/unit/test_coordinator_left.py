@@ -6,11 +6,18 @@ import json
 import threading
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
-from tests.unit.test_coordinator_query import barrier
+from tests.unit.test_coordinator_query import barrier, complete
 
+from onceonly import failpoints
 from onceonly.coordinator import left
 from onceonly.coordinator.query import QueryCoordinator
+from onceonly.errors import ConfigurationError
+from onceonly.executor.ballot import Ballot
+from onceonly.executor.slot import run_slot
+from onceonly.failpoints import FailpointError
+from onceonly.log.opening import look
 from onceonly.model import Guarantee, Mode
 from onceonly.ports import WriteContext
 from onceonly.settings.query import QuerySettings, SinkSettings
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from onceonly.ports import Leftover, QueryContext
+    from onceonly.ports import Leftover, QueryContext, Sink
     from onceonly.settings.registry import SinkClass
 
 
@@ -111,3 +118,62 @@ def test_a_target_that_answers_late_is_let_go_by_then(
     assert "no answer within" in caplog.text
     answers.set()
     assert closed.wait(5)
+
+
+# --- a decision whose commits failed, kept back by a foreachBatch function that goes on with another sink ------
+
+
+def kept_back(coordinator: QueryCoordinator, sink: Sink, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decide epoch 0 for one sink, fail in its commits, and have Spark note the epoch all the same."""
+    plan = coordinator.plan(0, sinks=[name], run="r")
+    where = WriteContext(
+        query="q", sink=name, run="r", epoch=0, plan=plan.id, slot=0, attempt="0",
+        guarantee=Guarantee.EXACTLY_ONCE, mode=plan.mode, facts=plan.facts[name],
+    )  # fmt: skip
+    vote = run_slot(sink, plan, where, [pa.record_batch({"id": [7]})]).vote
+    with monkeypatch.context() as patch:
+        patch.setenv("ONCEONLY_FAILPOINTS", "commit.before_handle=raise")
+        patch.setattr(failpoints, "_counts", {})
+        with pytest.raises(FailpointError):
+            coordinator.decide(plan, [Ballot(vote=vote)])
+
+
+def goes_on(checkpoint: Path) -> None:
+    complete(checkpoint, 0)
+    barrier(checkpoint, 1)
+
+
+def test_an_epoch_for_another_sink_carries_out_what_was_decided_before_it(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = started(checkpoint, "a", store="a")
+    coordinator.enlist(SinkSettings(name="b", options={"store": "b"}), MemorySink, (("id", "bigint"),))
+    kept_back(coordinator, MemorySink({"store": "a"}), "a", monkeypatch)
+    goes_on(checkpoint)
+
+    assert coordinator.plan(1, sinks=["b"], run="r").settings.keys() == {"b"}
+    assert len(MemorySink.stores["a"].visible()) == 1
+    assert look(str(checkpoint))[0].receipt(0) is not None
+
+
+def test_so_does_a_start_that_has_only_the_other_sink(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"path": str(tmp_path / "out"), "format": "json"}
+    kept_back(started(checkpoint, "a", BUILT_IN["files"], **options), FilesSink(options), "a", monkeypatch)
+    goes_on(checkpoint)
+
+    plan = started(checkpoint, "b", store="b").plan(1, run="s")
+    assert plan.settings.keys() == {"b"}
+    assert len(list((tmp_path / "out").glob("*.json"))) == 1
+
+
+def test_where_the_sink_cannot_be_made_again_the_next_step_is_one_that_can_be_done(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_back(started(checkpoint, "a", store="a"), MemorySink({"store": "a"}), "a", monkeypatch)
+    goes_on(checkpoint)
+
+    with pytest.raises(ConfigurationError, match="chk-0 is decided for the sink a") as caught:
+        started(checkpoint, "b", store="b").plan(1, run="s")
+    assert "onceonly transactions commit" in caught.value.next_step

@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +19,8 @@ from onceonly import events, failpoints, protocol
 from onceonly.coordinator.bounded import bounded
 from onceonly.coordinator.checking import Checks
 from onceonly.coordinator.commits import Commits
-from onceonly.coordinator.left import left_sinks
+from onceonly.coordinator.guarantees import common
+from onceonly.coordinator.left import left_sinks, owed_by, owed_sinks
 from onceonly.coordinator.looking_back import look_back
 from onceonly.coordinator.reader import Reader
 from onceonly.coordinator.stops import error_of
@@ -30,11 +32,11 @@ from onceonly.ports import QueryContext
 from onceonly.settings.registry import noted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from onceonly.coordinator.left import Revive
     from onceonly.coordinator.reader import Reading
-    from onceonly.model import Link, Passed, Plan, Receipt, SinkUse, Span, Vote
+    from onceonly.model import Around, Link, Passed, Plan, Receipt, SinkUse, Span, Vote
     from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
 
 log = logging.getLogger("onceonly")
@@ -89,17 +91,14 @@ class Coordinator:
         self._sinks: dict[str, Sink] = {}
         self._record = events.Steps(actor=actor, query=log.query, watch=watch)
         self._reader = Reader(log, inputs=inputs, span=span)
+        self._revive: Revive = revive or (lambda *_: None)
         self._around: tuple[Link, ...] = ()
         self._sweeper = Sweeper(
             log,
             self._sinks,
             context=self._context,
             record=self._record,
-            left=lambda: (
-                ()
-                if revive is None
-                else left_sinks(self._around, self._participants, revive, query=log.query)
-            ),
+            left=lambda: left_sinks(self._around, self._participants, self._revive, query=log.query),
         )
         self._checks = Checks(
             log,
@@ -151,48 +150,48 @@ class Coordinator:
             # What hung before is asked anew.
             self._sinks.update({name: self._in_time(name) for name in self._participants})
         taking_part = {name: self._participants[name] for name in names}
-        guarantee = _common([each.guarantee for each in taking_part.values()])
+        guarantee = common([each.guarantee for each in taking_part.values()])
         plan = f"{self._application}.{uuid.uuid4().hex}" if self._application else uuid.uuid4().hex
         self._record.plan = plan
         # Told before the first read: what others do between the two is told after it.
         self._record("plan.started", epoch, run=run, continues=continues or "", guarantee=guarantee.value)
         reading = self._reader.look(epoch, owners=bool(self._application))
         self._around = (*reading.around.before, *reading.around.links)
-        new = [name for name in names if name not in self._facts]
-        look = partial(look_back, self._log, epoch, reading.around, context=self._context)
-        targets = {name: taking_part[name].sink for name in new}
-        # Before their checks, which make what is missing: below a mount point nothing must be made.
-        unsure = look(targets, checked=False) if targets else ()
-        for name in names:
-            known = self._facts.get(name)
-            self._facts[name] = self._check(name) if known is None else dict(self._sinks[name].refresh(known))
-        if unsure:
-            look({name: targets[name] for name in unsure}, checked=True)
-        if barrier is None and self._inputs is not None and reading.inputs is not None:
-            barrier = self._inputs.barrier(epoch, reading.inputs)
-        context = protocol.Context(
-            epoch=epoch,
-            plan=plan,
-            run=run,
-            guarantee=guarantee,
-            application=self._application,
-            continues=continues,
-            barrier=barrier or (),
-            settings={name: dict(self._sinks[name].identity()) for name, each in taking_part.items()},
-            uses={
-                name: noted(each.use, each.columns)
-                for name, each in taking_part.items()
-                if each.use is not None
-            },
-            facts={name: self._facts[name] for name in names},
-            limit_s=self._epoch_timeout_s,
-        )
-        self._reader.begin(continues=continues, passed=passed)
-        started = self._drive(*protocol.begin(context), epoch=epoch, run=run, reading=reading)
-        if started is None:
-            what = (
-                f"Query {self._log.query}, chk-{epoch}: planning ended without a plan: a defect in onceonly."
+        with self._owed(reading.around, names) as owed:
+            new = [name for name in names if name not in self._facts]
+            look = partial(look_back, self._log, epoch, reading.around, context=self._context)
+            targets = {name: taking_part[name].sink for name in new}
+            # Before their checks, which make what is missing: below a mount point nothing must be made.
+            unsure = look(targets, checked=False) if targets else ()
+            for name in (*names, *owed):
+                sink, known = self._sinks[name], self._facts.get(name)
+                self._facts[name] = self._check(name) if known is None else dict(sink.refresh(known))
+            if unsure:
+                look({name: targets[name] for name in unsure}, checked=True)
+            if barrier is None and self._inputs is not None and reading.inputs is not None:
+                barrier = self._inputs.barrier(epoch, reading.inputs)
+            context = protocol.Context(
+                epoch=epoch,
+                plan=plan,
+                run=run,
+                guarantee=guarantee,
+                application=self._application,
+                continues=continues,
+                barrier=barrier or (),
+                settings={name: dict(self._sinks[name].identity()) for name, each in taking_part.items()},
+                uses={
+                    name: noted(each.use, each.columns)
+                    for name, each in taking_part.items()
+                    if each.use is not None
+                },
+                facts={name: self._facts[name] for name in names},
+                beside={name: dict(self._sinks[name].identity()) for name in owed},
+                limit_s=self._epoch_timeout_s,
             )
+            self._reader.begin(continues=continues, passed=passed)
+            started = self._drive(*protocol.begin(context), epoch=epoch, run=run, reading=reading)
+        if started is None:
+            what = f"Query {self._log.query}, chk-{epoch}: planning gave no plan: a defect in onceonly."
             raise ProtocolError(what, next_step="Start the query again; please report this.")
         if self._inputs is not None and started.mode is not Mode.DRAIN:
             self._inputs.begin_sync(started)
@@ -237,6 +236,20 @@ class Coordinator:
         self._record("epoch.aborted", plan.epoch, run=run)
         state, commands = protocol.abandon(plan, run=run, votes=tuple(votes), reason="a slot failed")
         self._drive(state, commands, epoch=plan.epoch, run=run)
+
+    @contextmanager
+    def _owed(self, around: Around, names: Collection[str]) -> Iterator[list[str]]:
+        """Name the sinks beside those of an epoch that are owed something; those that are no more join meanwhile."""
+        owed = owed_by(around)
+        with owed_sinks(owed, self._participants, self._revive) as made:
+            for name, sink in made.items():
+                use = owed[name].uses[name]
+                self.join(name, Participant(sink=sink, guarantee=use.guarantee, use=use))
+            try:
+                yield sorted(owed.keys() & self._participants.keys() - set(names))
+            finally:
+                for each in (self._participants, self._sinks, self._facts):
+                    _ = [each.pop(name, None) for name in made]
 
     def _check(self, name: str) -> Mapping[str, str | int]:
         each, sink = self._participants[name], self._sinks[name]
@@ -384,17 +397,3 @@ class Coordinator:
         if not self._record.is_heard:
             return ""
         return " ".join(f"{vote.sink}:{vote.handle.transaction}" for vote in votes if vote.handle is not None)
-
-
-def _common(guarantees: Collection[Guarantee]) -> Guarantee:
-    """Return the guarantee of a decision for sinks that may promise different things."""
-    kinds = set(guarantees)
-    if len(kinds) == 1:
-        return kinds.pop()
-    if Guarantee.AT_MOST_ONCE in kinds:
-        raise ConfigurationError(
-            "Under one decision, a sink is at-most-once and another one is not: one commit would be tried once "
-            "only, and the others again and again.",
-            next_step="Set onceonly.guarantee of all of them to at-most-once, or of none.",
-        )
-    return Guarantee.EXACTLY_ONCE

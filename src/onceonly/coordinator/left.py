@@ -1,19 +1,21 @@
 """Sinks that a query had in its newest epochs and no longer has: a start leaves them out, or gives them another name.
 
 The start that claims ends what they left open, as it does for sinks that stay: a target may keep it for long (Kafka's
-readers wait for its time-out), or for ever (files). It does its best: nothing of the query depends on it. Driver.
+readers wait for its time-out), or for ever (files). It does its best: nothing of the query depends on it. But what is
+decided for one of them is committed before the query goes on. Driver.
 """
 
 from __future__ import annotations
 
 import logging
 from concurrent.futures import wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.executor.kept import close
-from onceonly.model import differing
+from onceonly.model import LinkKind, differing, handles_of
 from onceonly.ports import QueryContext
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import TypeAlias
 
-    from onceonly.model import Link, SinkUse
+    from onceonly.model import Around, Link, SinkUse
     from onceonly.ports import Leftover, Sink
 
     Target: TypeAlias = Mapping[str, str | int]
@@ -72,6 +74,32 @@ def left_sinks(
                 yield one
             finally:
                 close(one.sink)
+
+
+def owed_by(around: Around) -> dict[str, Link]:
+    """Name the sinks to which the last epoch owes commits, or to be told that it is complete, with its link. Pure."""
+    last = around.last
+    is_owed = last is not None and last.kind is LinkKind.COMMIT and around.last_receipt is None
+    return dict.fromkeys(handles_of(last.output), last) if last is not None and is_owed else {}
+
+
+@contextmanager
+def owed_sinks(owed: Mapping[str, Link], known: Collection[str], revive: Revive) -> Iterator[dict[str, Sink]]:
+    """Make those that are not ``known``, as far as that can be; they are closed in the end."""
+    made: dict[str, Sink] = {}
+    try:
+        for name in sorted(owed.keys() - known):
+            link = owed[name]
+            try:
+                sink = revive(name, link.uses[name], link.settings[name])
+            except Exception as error:  # noqa: BLE001  whatever it is, the query stops, and says what can be done
+                log.warning("The sink %s of chk-%s cannot be made here: %s", name, link.epoch, error)
+                continue
+            made |= {} if sink is None else {name: sink}
+        yield made
+    finally:
+        for sink in made.values():
+            close(sink)
 
 
 def _let_go(asked: Future[LeftSink | None]) -> None:

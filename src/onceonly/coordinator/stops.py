@@ -111,6 +111,14 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
         "Decided transactions are still pending for another target; none was touched.",
         "Start once with the former options so that they are committed, then change them.",
     ),
+    StopReason.OWED: (
+        errors.ConfigurationError,
+        "An earlier epoch is decided for a sink that this one does not write to; it is still to be committed there.",
+        (
+            "Commit it with the job down, by onceonly transactions commit, with that epoch, the checkpoint, the sink's "
+            "secrets; or let this epoch write to that sink, too, even an empty frame. Then start the query again."
+        ),
+    ),
     StopReason.SHARED: (
         errors.ConfigurationError,
         "This query is a fork, and writes to a target of the query that it was forked from; nothing was written.",

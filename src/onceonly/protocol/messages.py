@@ -150,6 +150,7 @@ class StopReason(enum.StrEnum):
     REPLAY = "replay"
     BARRIER = "barrier"
     SETTINGS = "settings"
+    OWED = "owed"
     SHARED = "shared"
     BRANCH = "branch"
     GAP = "gap"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceonly.model import Link, LinkKind, Lost, Receipt, Skip, differing
+from onceonly.model import Link, LinkKind, Lost, Receipt, Skip, differing, handles_of
 from onceonly.protocol import states as s
 from onceonly.protocol.messages import (
     PutLink,
@@ -94,11 +94,18 @@ def skip_settled(state: s.Skipped, _event: m.ReceiptPersisted) -> Move:
 
 def _settle_before(context: s.Context, decided: Link, passed: Passed) -> Move:
     """Carry out what was decided before Spark went on: a function has kept back that its commits failed."""
-    sinks = {vote.sink for vote in decided.pending}
+    targets = {**context.beside, **context.settings}
+    owed = sorted(handles_of(decided.output))
+    missing = [sink for sink in owed if sink not in targets]
+    if missing:
+        return stop(
+            StopReason.OWED,
+            f"chk-{decided.epoch} is decided for the sink {', '.join(missing)}, and nothing more is known of it here",
+        )
     changed = [
-        f"sink {sink}: {differences(decided.settings.get(sink, {}), context.settings.get(sink, {}))}"
-        for sink in sorted(sinks)
-        if differing(decided.settings.get(sink, {}), context.settings.get(sink, {}))
+        f"sink {sink}: {differences(decided.settings.get(sink, {}), targets[sink])}"
+        for sink in owed
+        if differing(decided.settings.get(sink, {}), targets[sink])
     ]
     if changed:
         return stop(

@@ -43,7 +43,8 @@ class Context:
     needs no claim. ``limit_s`` is how long an epoch that writes may take, None for as long as it takes. ``inputs`` is
     the digest of what Spark's checkpoint says of the epoch's input, empty until it is read or where nobody can.
     ``then`` is the try to go on with, where this one only settles an epoch that Spark has noted already; ``forgives``
-    says that the user takes that one over, whatever it has lost.
+    says that the user takes that one over, whatever it has lost. ``beside`` are the targets of sinks that the epoch
+    does not write to, and to which the decision before it owes something.
     """
 
     epoch: int
@@ -54,6 +55,7 @@ class Context:
     continues: str | None = None
     barrier: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    beside: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     uses: Mapping[str, SinkUse] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     limit_s: float | None = None
