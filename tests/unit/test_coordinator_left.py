@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from onceonly.model import Handle
     from onceonly.ports import Leftover, QueryContext, Sink
     from onceonly.settings.registry import SinkClass
 
@@ -123,24 +124,31 @@ def test_a_target_that_answers_late_is_let_go_by_then(
 # --- a decision whose commits failed, kept back by a foreachBatch function that goes on with another sink ------
 
 
-def kept_back(coordinator: QueryCoordinator, sink: Sink, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decide epoch 0 for one sink, fail in its commits, and have Spark note the epoch all the same."""
-    plan = coordinator.plan(0, sinks=[name], run="r")
+def decided(coordinator: QueryCoordinator, sink: Sink, name: str, epoch: int = 0) -> None:
+    """Write one row to one sink of an epoch, and decide."""
+    plan = coordinator.plan(epoch, sinks=[name], run="r")
     where = WriteContext(
-        query="q", sink=name, run="r", epoch=0, plan=plan.id, slot=0, attempt="0",
+        query="q", sink=name, run="r", epoch=epoch, plan=plan.id, slot=0, attempt="0",
         guarantee=Guarantee.EXACTLY_ONCE, mode=plan.mode, facts=plan.facts[name],
     )  # fmt: skip
     vote = run_slot(sink, plan, where, [pa.record_batch({"id": [7]})]).vote
+    coordinator.decide(plan, [Ballot(vote=vote)])
+
+
+def kept_back(
+    coordinator: QueryCoordinator, sink: Sink, name: str, monkeypatch: pytest.MonkeyPatch, epoch: int = 0
+) -> None:
+    """Decide an epoch for one sink, fail in its commits, and have Spark note the epoch all the same."""
     with monkeypatch.context() as patch:
         patch.setenv("ONCEONLY_FAILPOINTS", "commit.before_handle=raise")
         patch.setattr(failpoints, "_counts", {})
         with pytest.raises(FailpointError):
-            coordinator.decide(plan, [Ballot(vote=vote)])
+            decided(coordinator, sink, name, epoch)
 
 
-def goes_on(checkpoint: Path) -> None:
-    complete(checkpoint, 0)
-    barrier(checkpoint, 1)
+def goes_on(checkpoint: Path, epoch: int = 0) -> None:
+    complete(checkpoint, epoch)
+    barrier(checkpoint, epoch + 1)
 
 
 def test_an_epoch_for_another_sink_carries_out_what_was_decided_before_it(
@@ -177,3 +185,73 @@ def test_where_the_sink_cannot_be_made_again_the_next_step_is_one_that_can_be_do
     with pytest.raises(ConfigurationError, match="chk-0 is decided for the sink a") as caught:
         started(checkpoint, "b", store="b").plan(1, run="s")
     assert "onceonly transactions commit" in caught.value.next_step
+
+
+def test_what_was_taken_over_though_it_is_lost_is_not_asked_of_the_target_after_a_crash(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start() -> QueryCoordinator:
+        settings = QuerySettings(checkpoint=str(checkpoint), adopt=True)
+        made = QueryCoordinator(settings, actor="driver", application="app")
+        made.enlist(SinkSettings(name="a", options={"store": "a"}), MemorySink, ())
+        return made
+
+    sink = MemorySink({"store": "a"})
+    decided(start(), sink, "a")
+    goes_on(checkpoint)
+    kept_back(start(), sink, "a", monkeypatch, 1)
+    goes_on(checkpoint, 1)
+    (lost,) = sink.store.pending()
+    sink.store.expire(lost)
+    asked: list[tuple[int, str]] = []
+
+    def look_back(_sink: MemorySink, _about: QueryContext, epoch: int, handles: Iterable[Handle]) -> None:
+        asked.extend((epoch, sink.store.transactions[each.transaction].state) for each in handles)
+
+    monkeypatch.setattr(MemorySink, "look_back", look_back)
+    start().plan(2, run="s")
+    receipt = look(str(checkpoint))[0].receipt(1)
+    assert receipt is not None
+    assert receipt.outcomes == {"lost": 1}
+    assert start().plan(2, run="t").mode is Mode.RUN, "the one before died in its tasks"
+    assert asked == [(0, "committed"), (0, "committed")]
+
+
+# --- epochs that go to one sink and to another in turn ------------------------------------------------------------
+
+
+def both(checkpoint: Path, **stores: str) -> QueryCoordinator:
+    made = started(checkpoint, "a", store="a")
+    made.enlist(
+        SinkSettings(name="b", options={"store": stores.get("b", "b")}), MemorySink, (("id", "bigint"),)
+    )
+    return made
+
+
+def in_turn(coordinator: QueryCoordinator, checkpoint: Path, epochs: Iterable[int]) -> None:
+    for epoch in epochs:
+        barrier(checkpoint, epoch)
+        coordinator.decide(coordinator.plan(epoch, sinks=["ab"[epoch % 2]], run="r"), [])
+        complete(checkpoint, epoch)
+
+
+def test_a_start_of_a_query_that_writes_to_its_sinks_in_turn_warns_of_nothing(
+    checkpoint: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for epoch in range(4):
+        in_turn(both(checkpoint), checkpoint, [epoch])
+    in_turn(both(checkpoint), checkpoint, range(4, 8))
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert ["the query has other sinks" in each for each in warned] == [True], "before chk-1, b was not known"
+
+
+def test_the_changed_target_of_a_sink_that_the_epoch_before_did_not_write_to_is_told(
+    checkpoint: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    in_turn(both(checkpoint), checkpoint, range(3))
+    in_turn(both(checkpoint, b="elsewhere"), checkpoint, [3])
+    told = "the target of sink b has changed since link 1.0: store was 'b' and is 'elsewhere'"
+    assert told in caplog.text
+    caplog.clear()
+    in_turn(both(checkpoint, b="elsewhere"), checkpoint, range(4, 6))
+    assert caplog.text == ""

@@ -21,7 +21,7 @@ from onceonly.coordinator.checking import Checks
 from onceonly.coordinator.commits import Commits
 from onceonly.coordinator.guarantees import common
 from onceonly.coordinator.left import left_sinks, owed_by, owed_sinks
-from onceonly.coordinator.looking_back import look_back
+from onceonly.coordinator.looking_back import look_back, past_of
 from onceonly.coordinator.reader import Reader
 from onceonly.coordinator.stops import error_of
 from onceonly.coordinator.sweep import Sweeper
@@ -158,16 +158,16 @@ class Coordinator:
         reading = self._reader.look(epoch, owners=bool(self._application))
         self._around = (*reading.around.before, *reading.around.links)
         with self._owed(reading.around, names) as owed:
-            new = [name for name in names if name not in self._facts]
-            look = partial(look_back, self._log, epoch, reading.around, context=self._context)
-            targets = {name: taking_part[name].sink for name in new}
+            targets = {name: taking_part[name].sink for name in names if name not in self._facts}
+            past = past_of(self._log, epoch, reading.around, targets.keys())
+            about = f"Query {self._log.query}, chk-{epoch}"
+            look = partial(look_back, past.written, about=about, context=self._context)
             # Before their checks, which make what is missing: below a mount point nothing must be made.
             unsure = look(targets, checked=False) if targets else ()
             for name in (*names, *owed):
                 sink, known = self._sinks[name], self._facts.get(name)
                 self._facts[name] = self._check(name) if known is None else dict(sink.refresh(known))
-            if unsure:
-                look({name: targets[name] for name in unsure}, checked=True)
+            look({name: targets[name] for name in unsure}, checked=True)
             if barrier is None and self._inputs is not None and reading.inputs is not None:
                 barrier = self._inputs.barrier(epoch, reading.inputs)
             context = protocol.Context(
@@ -185,13 +185,14 @@ class Coordinator:
                     if each.use is not None
                 },
                 facts={name: self._facts[name] for name in names},
+                seen=past.seen,
                 beside={name: dict(self._sinks[name].identity()) for name in owed},
                 limit_s=self._epoch_timeout_s,
             )
             self._reader.begin(continues=continues, passed=passed)
             started = self._drive(*protocol.begin(context), epoch=epoch, run=run, reading=reading)
         if started is None:
-            what = f"Query {self._log.query}, chk-{epoch}: planning gave no plan: a defect in onceonly."
+            what = f"{about}: planning gave no plan: a defect in onceonly."
             raise ProtocolError(what, next_step="Start the query again; please report this.")
         if self._inputs is not None and started.mode is not Mode.DRAIN:
             self._inputs.begin_sync(started)

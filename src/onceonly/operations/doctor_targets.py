@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from onceonly.coordinator.looking_back import EPOCHS_MAX, look_back
+from onceonly.coordinator.looking_back import EPOCHS_MAX, look_back, past_of
 from onceonly.errors import OnceonlyError
 from onceonly.families import behind
 from onceonly.model import LinkKind, handles_of
@@ -58,11 +58,11 @@ def hold_it(checkpoint: Checkpoint, given: Given) -> None:
             for name, each in made.items()
             if each.use is None or each.use.options.get(behind.OPTION) != behind.GO_ON
         }
+        around = checkpoint.log.around(newest, owners=False)
         look_back(
-            checkpoint.log,
-            newest,
-            checkpoint.log.around(newest, owners=False),
+            past_of(checkpoint.log, newest, around, asked.keys()).written,
             {name: each.sink for name, each in asked.items()},
+            about=f"Query {checkpoint.query}, chk-{newest}",
             context=lambda name: sinks.context_of(checkpoint.query, name, asked[name]),
             checked=True,
         )

@@ -124,19 +124,21 @@ def _branches(last: Link, context: s.Context, *, settled: bool) -> bool:
 
 
 def _changed(newest: Link, context: s.Context) -> tuple[Command, ...]:
-    """Tell of each sink whose target is another one than in the newest link. Nothing is pending under that link."""
+    """Tell of each sink whose target is another one than it was last. Nothing is pending there."""
     reports: list[Command] = []
-    for sink, then in newest.settings.items():
-        now = context.settings.get(sink)
+    links = {**context.seen, **dict.fromkeys(newest.settings, newest)}
+    for sink, link in links.items():
+        then, now = link.settings.get(sink, {}), context.settings.get(sink)
         if now is not None and differing(then, now):
             message = (
-                f"chk-{context.epoch}: the target of sink {sink} has changed since link {newest.name}: "
+                f"chk-{context.epoch}: the target of sink {sink} has changed since link {link.name}: "
                 f"{differences(then, now)}; nothing was pending there, and the query goes on with the new one"
             )
             reports.append(Report(ReportKind.TARGET_CHANGED, message))
     before, after = _sinks(newest.settings), _sinks(context.settings)
-    # An epoch need not write to all sinks of a query; at a start, one that has none in common has other sinks.
-    if context.continues is None and before and after and before.isdisjoint(after):
+    # An epoch need not write to all sinks of a query, nor to one that the epoch before wrote to; at a start, one that
+    # has none of those that the log knows has other sinks.
+    if context.continues is None and before and after and after.isdisjoint(links):
         message = (
             f"chk-{context.epoch}: the query has other sinks than in link {newest.name}: it wrote to "
             f"{_plain(newest.settings)}, and now writes to {_plain(context.settings)}; nothing was pending there, and "

@@ -44,7 +44,8 @@ class Context:
     the digest of what Spark's checkpoint says of the epoch's input, empty until it is read or where nobody can.
     ``then`` is the try to go on with, where this one only settles an epoch that Spark has noted already; ``forgives``
     says that the user takes that one over, whatever it has lost. ``beside`` are the targets of sinks that the epoch
-    does not write to, and to which the decision before it owes something.
+    does not write to, and to which the decision before it owes something; ``seen`` are the newest links that name those
+    which it writes to, looked up where this process has not used them yet.
     """
 
     epoch: int
@@ -56,6 +57,7 @@ class Context:
     barrier: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     beside: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    seen: Mapping[str, Link] = field(default_factory=dict)
     uses: Mapping[str, SinkUse] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     limit_s: float | None = None
