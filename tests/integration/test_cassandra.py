@@ -25,8 +25,10 @@ from onceonly.errors import (
     WriteFailedError,
 )
 from onceonly.families.keyed import Origin
+from onceonly.families.staged.sink import named
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
 from onceonly.ports import QueryContext
+from onceonly.ports.standing import Stands
 from onceonly.sinks.cassandra import CassandraSink, books
 from onceonly.sinks.cassandra import sink as sinks
 from onceonly_proof.campaign.cutting import CuttingProxy
@@ -292,18 +294,33 @@ def test_the_names_of_old_epochs_are_forgotten_and_those_of_others_are_not(bench
     theirs = bench.staged(rows(z="1"), epoch=0, query="other")
     other.commit(theirs)
     handles = [bench.committed(rows(a=str(epoch)), epoch=epoch) for epoch in range(13)]
-    names = [handle.transaction for handle in handles]
-    assert set(bench.sink().known(names)) == set(names[2:])
-    assert set(bench.sink().known([theirs.transaction])) == {theirs.transaction}
+    assert set(bench.sink().known(named(handles))) == {handle.transaction for handle in handles[2:]}
+    assert set(bench.sink().known(named([theirs]))) == {theirs.transaction}
+
+
+def test_each_batch_has_a_row_of_the_books_of_its_own(bench: Bench) -> None:
+    jobs = [f"batch-job-{number:012x}" for number in range(2)]
+    handles = {}
+    for job in jobs:
+        facts = bench.sink().check(replace(CONTEXT, query=job))
+        handles[job] = bench.committed(rows(a=job), query=job, facts=facts)
+    for job, handle in handles.items():
+        sink = bench.sink()
+        sink.look_back(replace(CONTEXT, query=job), 0, [handle])
+        assert sink.look_up(handle).stands is Stands.COMMITTED
+        assert bench.sink().commit(handle) == AlreadyCommitted()
+    assert set(bench.sink().known(named(handles.values()))) == {each.transaction for each in handles.values()}
+    found = bench.session.execute(f"SELECT target FROM rows.{bench.options['books']}")  # noqa: S608  a name of ours
+    assert {row.target for row in found} == {bench.table, *(f"{bench.table}/{job}" for job in jobs)}
 
 
 def test_what_was_given_up_cannot_be_applied(bench: Bench) -> None:
     handle = bench.staged(rows(a="1"))
-    assert bench.sink().void([handle.transaction]) == {handle.transaction}
+    assert bench.sink().void(named([handle])) == {handle.transaction}
     with pytest.raises(UnavailableError, match="given up while it was applied"):
         bench.sink().commit(handle)
     done = bench.committed(rows(a="2"), epoch=1)
-    assert bench.sink().void([done.transaction]) == set()
+    assert bench.sink().void(named([done])) == set()
 
 
 def test_two_who_change_the_books_at_a_time_take_nothing_from_each_other(bench: Bench) -> None:
@@ -312,9 +329,9 @@ def test_two_who_change_the_books_at_a_time_take_nothing_from_each_other(bench: 
     handles = [bench.staged(rows(a="2"), epoch=1), bench.staged(rows(b="2"), epoch=2)]
     real, is_between = one._target.book, False
 
-    def between() -> tuple[int, str]:
+    def between(query: str) -> tuple[int, str]:
         nonlocal is_between
-        found = real()
+        found = real(query)
         if not is_between:
             is_between = True
             two.books.note(_origin(bench, 2), [handles[1].transaction], since=-1)
@@ -322,8 +339,7 @@ def test_two_who_change_the_books_at_a_time_take_nothing_from_each_other(bench: 
 
     one._target.book = between  # type: ignore[method-assign]
     one.books.note(_origin(bench, 1), [handles[0].transaction], since=-1)
-    names = {handle.transaction for handle in handles}
-    assert bench.sink().known(names) == names
+    assert bench.sink().known(named(handles)) == {handle.transaction for handle in handles}
     assert bench.sink().newest("q", "cassandra") == 2
 
 

@@ -20,6 +20,7 @@ from onceonly import events, failpoints
 from onceonly.errors import ConfigurationError, InDoubtError, LogError
 from onceonly.executor.dead_letters import Letters, columns_of, refuse_same_target
 from onceonly.families.staged import StagedSink
+from onceonly.families.staged.sink import named
 from onceonly.log import open_log
 from onceonly.log.actions import OPERATOR, Action, ActionFiles, user
 from onceonly.log.presence import Presence
@@ -109,7 +110,7 @@ def _divert(
     actions.put(action)
     votes = _prepare(sink, letters, plan, context, rows, refused)
     failpoints.hit("divert.after_prepare")
-    if handle.transaction not in sink.void([handle.transaction]):
+    if handle.transaction not in sink.void(named([handle])):
         raise InDoubtError(
             f"{handle.transaction} is applied: somebody has committed it meanwhile",
             next_step="onceonly transactions list; nothing was diverted",

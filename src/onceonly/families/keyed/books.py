@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from onceonly.families.keyed.versions import Origin
     from onceonly.families.staged import StagedRows
+    from onceonly.families.staged.area import Names
     from onceonly.model import Handle
     from onceonly.ports import QueryContext
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class Books(Protocol):
     """The books of one target. Driver. Each method is as that of ``KeyedSink``."""
 
-    def applied(self, names: Collection[str]) -> Collection[str]:
+    def applied(self, names: Names) -> Collection[str]:
         """Return the names that are noted as applied."""
         ...
 
@@ -83,7 +84,7 @@ class BookedSink(KeyedSink):
         if handles:
             self._require_same(context.query, context.sink)
 
-    def known(self, names: Collection[str]) -> Collection[str]:
+    def known(self, names: Names) -> Collection[str]:
         return self.books.applied(names)
 
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:

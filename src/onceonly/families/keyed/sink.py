@@ -22,6 +22,7 @@ from onceonly.families.keyed.options import DECLARED, Columns
 from onceonly.families.keyed.rows import KEY, KeyedRows
 from onceonly.families.keyed.versions import GENERATION, Origin, generation_of, try_of
 from onceonly.families.staged import StagedSink
+from onceonly.families.staged.sink import named
 from onceonly.model import Capabilities, Guarantee
 from onceonly.ports import Leftover
 from onceonly.ports.standing import COUNTED, Held
@@ -274,8 +275,8 @@ class KeyedSink(StagedSink):
             super().abort(handle)
 
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
-        names = {handle.transaction for handle in handles}
-        if not names or names <= set(self.known(names)):
+        names = named(handles)
+        if not names or names.keys() <= set(self.known(names)):
             return
         newest = self.newest(context.query, context.sink)
         held = "holds none of its epochs" if newest is None else f"ends at chk-{newest}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from onceonly.model import Handle
     from onceonly.ports import WriteContext
+
+    Names: TypeAlias = Mapping[str, Mapping[str, str | int]]
+    """Names of what is staged, each with the data of its handle: these tell whose it is (``names.query_of``)."""
 
 
 class StagedRows(Protocol):
@@ -64,7 +67,7 @@ class StagingArea(Protocol):
         """Return the rows of those handles of which nothing is missing, by name. Driver; raises a typed error."""
         ...
 
-    def listed(self) -> dict[str, Mapping[str, str | int]]:
+    def listed(self) -> Names:
         """Return the names of all that is staged, with what is needed to remove it. Driver; raises a typed error."""
         ...
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from onceonly.families.staged.area import Names
     from onceonly.model import Handle
     from onceonly.ports import WriteContext
 
@@ -48,6 +49,19 @@ def owner_of(file: str) -> str:
 def parts_of(handle: Handle) -> tuple[str, ...]:
     """Return the names of its parts."""
     return tuple(part_name(handle.transaction, number) for number in range(int(handle.data.get(PARTS, 0))))
+
+
+def query_of(data: Mapping[str, str | int]) -> str:
+    """Return the query that has staged something, by its handle's data: the folder is that of a query's sink."""
+    return str(data["folder"]).partition("/")[0]
+
+
+def by_query(names: Names) -> dict[str, set[str]]:
+    """Return names by the queries that have staged them."""
+    found: dict[str, set[str]] = {}
+    for name, data in names.items():
+        found.setdefault(query_of(data), set()).add(name)
+    return found
 
 
 def rows_of(handle: Handle) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.families.staged.area import StagedRows, StagingArea
+    from onceonly.families.staged.area import Names, StagedRows, StagingArea
     from onceonly.model import Outcome
     from onceonly.ports import QueryContext, Refused, WriteContext
     from onceonly.ports.standing import Hanging
@@ -64,21 +64,21 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
         """
 
     @abstractmethod
-    def known(self, names: Collection[str]) -> Collection[str]:
+    def known(self, names: Names) -> Collection[str]:
         """Return those of the names that the target's books have as applied. Driver; only looks.
 
-        Raises ``UnavailableError``.
+        They come with the data of their handles, for books with a place for each query. Raises ``UnavailableError``.
         """
 
     @abstractmethod
-    def void(self, names: Collection[str]) -> Collection[str]:
+    def void(self, names: Names) -> Collection[str]:
         """Note as void, in one transaction, those of the names that the books do not have; return all that are void.
 
         From then on nobody can apply them. What is applied stays so, and is not returned. Driver, idempotent. Raises
         ``UnavailableError``.
         """
 
-    def voided(self, names: Collection[str]) -> Collection[str]:  # noqa: ARG002  for those that can
+    def voided(self, names: Names) -> Collection[str]:  # noqa: ARG002  for those that can
         """Return those of the names that the target's books have as void. Driver; only looks.
 
         For sinks with ``refusals``: what an operator was about to divert may be void while it is staged. Raises
@@ -143,7 +143,7 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
         return self.commit_many([handle])[0]
 
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
-        names = [handle.transaction for handle in handles]
+        names = named(handles)
         # What is staged before the books: what is committed between the two looks is in one of them.
         staged = self.staged(handles)
         known = set(self.known(names))
@@ -154,15 +154,16 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
                 self.apply(waiting)
             except UnavailableError:
                 # Another driver, or a thread of this one, may have been quicker, or an operator has voided some.
-                known |= set(self.known(waiting))
-                void = set(self.voided(waiting))
+                asked = {name: names[name] for name in waiting}
+                known |= set(self.known(asked))
+                void = set(self.voided(asked))
                 left = waiting.keys() - known - void
                 if left == waiting.keys():
                     raise
                 waiting = {name: waiting[name] for name in left}
                 if waiting:
                     self.apply(waiting)
-        gone = set(names) - staged.keys() - known
+        gone = {name: names[name] for name in names.keys() - staged.keys() - known}
         void |= set(self.void(gone)) if gone else set()
         self._remove([handle for handle in handles if handle.transaction in staged])
         return [
@@ -174,7 +175,7 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
             else Committed()
             if name in waiting
             else AlreadyCommitted()
-            for name in names
+            for name in (handle.transaction for handle in handles)
         ]
 
     def abort(self, handle: Handle) -> None:
@@ -183,14 +184,14 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
     def look_up(self, handle: Handle) -> Standing:
         # What is staged before the books, as in a commit.
         is_staged = handle.transaction in self.staged([handle])
-        if handle.transaction in self.known([handle.transaction]):
+        if handle.transaction in self.known(named([handle])):
             return Standing(
                 stands=Stands.COMMITTED,
                 told="the target's books have it as applied",
                 blocks=hanging.BLOCKS,
                 until="for good",
             )
-        if is_staged and self.voided([handle.transaction]):
+        if is_staged and self.voided(named([handle])):
             return Standing(
                 stands=Stands.GONE,
                 told="the target's books have it as void, as an operator was about to divert it: nobody can apply it",
@@ -253,6 +254,11 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
 
 def _folder(context: QueryContext | WriteContext) -> str:
     return f"{context.query}/{context.sink}"
+
+
+def named(handles: Iterable[Handle]) -> Names:
+    """Return the names of handles, as the books are asked for them."""
+    return {handle.transaction: handle.data for handle in handles}
 
 
 def _by_folder(handles: Sequence[Handle]) -> dict[str, list[Handle]]:

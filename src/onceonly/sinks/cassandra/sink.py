@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from onceonly.families.keyed import KeyedRows
     from onceonly.families.keyed.attempt import KeyedAttempt
+    from onceonly.families.staged.area import Names
     from onceonly.options import Option
     from onceonly.ports import QueryContext, WriteContext
     from onceonly.sinks.cassandra.target import Table
@@ -314,7 +315,7 @@ class CassandraSink(BookedSink):
 
     # --- books ----------------------------------------------------------------------------------------------
 
-    def void(self, names: Collection[str]) -> Collection[str]:
+    def void(self, names: Names) -> Collection[str]:
         self._target.open_books()
         return self.books.void(names)
 

@@ -210,8 +210,11 @@ class Target:
         session = self._connected()
         self._asked(lambda: session.execute(f"CREATE TABLE IF NOT EXISTS {self._books} {_BOOKS}"))
 
-    def book(self) -> tuple[int, str]:
-        """Return number and text of the books, 0 and none where there are none; what is being changed is waited for."""
+    def book(self, query: str) -> tuple[int, str]:
+        """Return number and text of a query's row of the books, or the table's (""); 0 and none where it is not there.
+
+        What is being changed is waited for.
+        """
         from cassandra import ConsistencyLevel, InvalidRequest
         from cassandra.query import SimpleStatement
 
@@ -219,7 +222,7 @@ class Target:
         asked = SimpleStatement(text, consistency_level=ConsistencyLevel.SERIAL)
         session = self._connected()
         try:
-            found = session.execute(asked, (self._options.table,)).one()
+            found = session.execute(asked, (self._row(query),)).one()
         except InvalidRequest as error:
             if "does not exist" in str(error) or "unconfigured table" in str(error):
                 return 0, ""
@@ -228,17 +231,21 @@ class Target:
             raise self._meaning(error) from error
         return (0, "") if found is None else (found[0], found[1])
 
-    def put_book(self, revision: int, text: str) -> bool:
-        """Put the books where their number still is ``revision``; say whether it was."""
-        table, session = self._options.table, self._connected()
+    def put_book(self, query: str, revision: int, text: str) -> bool:
+        """Put a row of the books where its number still is ``revision``; say whether it was."""
+        row, session = self._row(query), self._connected()
         if revision == 0:
             asked = f"INSERT INTO {self._books} (target, revision, state) VALUES (%s, %s, %s) IF NOT EXISTS"  # noqa: S608
-            values: tuple[Any, ...] = (table, 1, text)
+            values: tuple[Any, ...] = (row, 1, text)
         else:
             asked = f"UPDATE {self._books} SET revision = %s, state = %s WHERE target = %s IF revision = %s"  # noqa: S608
-            values = (revision + 1, text, table, revision)
+            values = (revision + 1, text, row, revision)
         is_done: bool = self._asked(lambda: session.execute(asked, values).was_applied)
         return is_done
+
+    def _row(self, query: str) -> str:
+        """Return the key of a row of the books. No table has a slash in its name."""
+        return f"{self._options.table}/{query}" if query else self._options.table
 
     # --- the cluster ----------------------------------------------------------------------------------------
 
