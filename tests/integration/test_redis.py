@@ -27,6 +27,7 @@ from onceonly.errors import (
     WriteFailedError,
 )
 from onceonly.families.keyed import KeyedRows
+from onceonly.families.staged.sink import named
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
 from onceonly.ports import QueryContext
 from onceonly.sinks.redis import RedisSink, scripts, target
@@ -237,7 +238,7 @@ def test_where_the_books_are_gone_versions_go_on_above_those_of_the_rows(bench: 
         facts = bench.sink().check(replace(CONTEXT, query=query))
         bench.committed(rows(a=query), epoch=5, query=query, facts=facts)
     with bench.raw() as raw:
-        raw.delete(bench.options["prefix"] + "onceonly:books")
+        raw.delete(*raw.scan_iter(match=bench.options["prefix"] + "onceonly:books*"))
     handle = bench.staged(rows(a="four"))
     with pytest.raises(UnavailableError, match=r"the books .* were lost"):
         bench.sink().rehearse([handle], {})
@@ -385,7 +386,7 @@ def test_rows_seen_early_that_the_server_loses_are_written_again_or_told_of(
         sink.rehearse([handle], {})
     with pytest.raises(TargetBehindError, match=r"lost rows of chk-2 .* key b"):
         sink.commit(handle)
-    assert not sink.known([handle.transaction])
+    assert not sink.known(named([handle]))
     with caplog.at_level(logging.WARNING, "onceonly"):
         assert forgetful.sink(**{"onceonly.target.behind": "go-on"}).commit(handle) == Committed()
     assert "lost rows of chk-2" in caplog.text
@@ -423,14 +424,14 @@ def test_what_is_noted_of_witnesses_is_noted_twice_and_not_over_what_another_has
 
     def note(had: str, gets: str) -> bytes:
         mark = hashlib.sha1(had.encode(), usedforsecurity=False).hexdigest()
-        word: bytes = target.book(scripts.NOTE, "q", 1, -1, 9, "", mark, gets, "a")[0]
+        word: bytes = target.book("q", scripts.NOTE, "q/redis", 1, -1, 9, "", mark, gets, "a")[0]
         return word
 
     assert [note("", "first"), note("", "first")] == [b"noted", b"noted"]
     assert note("", "other") == b"again"
     assert note("first", "second") == b"noted"
     assert note("", "first") == b"again"
-    assert target.witnessed("q") == "second"
+    assert target.witnessed("q", "redis") == ("second", "")
 
 
 def test_the_names_of_old_epochs_are_forgotten_and_those_of_others_are_not(bench: Bench) -> None:
@@ -438,9 +439,54 @@ def test_the_names_of_old_epochs_are_forgotten_and_those_of_others_are_not(bench
     theirs = bench.staged(rows(z="1"), epoch=0, query="other")
     other.commit(theirs)
     handles = [bench.committed(rows(a=str(epoch)), epoch=epoch) for epoch in range(13)]
-    names = [handle.transaction for handle in handles]
-    assert set(bench.sink().known(names)) == set(names[2:])
-    assert set(bench.sink().known([theirs.transaction])) == {theirs.transaction}
+    assert bench.sink().known(named(handles)) == {handle.transaction for handle in handles[2:]}
+    assert bench.sink().known(named([theirs])) == {theirs.transaction}
+
+
+def test_each_query_has_a_hash_of_the_books_of_its_own(bench: Bench) -> None:
+    jobs = [f"batch-job-{number:012x}" for number in range(2)]
+    handles = {}
+    for job in jobs:
+        facts = bench.sink().check(replace(CONTEXT, query=job))
+        handles[job] = bench.committed(rows(a=job), query=job, facts=facts)
+    books = bench.options["prefix"] + "onceonly:books"
+    with bench.raw() as raw:
+        assert raw.hkeys(books) == ["generation"]
+        assert set(raw.scan_iter(match=f"{books}*")) == {books, *(f"{books}:{job}" for job in jobs)}
+    for job, handle in handles.items():
+        bench.sink().look_back(replace(CONTEXT, query=job), 0, [handle])
+        assert bench.sink().commit(handle) == AlreadyCommitted()
+    assert bench.sink().known(named(handles.values())) == {each.transaction for each in handles.values()}
+
+
+def test_what_an_older_version_noted_is_known(bench: Bench) -> None:
+    bench.sink().check(CONTEXT)
+    done, void, waiting = (bench.staged(rows(a=str(epoch)), epoch=epoch) for epoch in (3, 3, 4))
+    with bench.raw() as raw:  # all in one hash; the sink's own was begun by a start that has died
+        own = {
+            "newest:q/redis": 3,
+            "generation:q/redis": 7,
+            done.transaction: "q/redis",
+            void.transaction: "void",
+        }
+        raw.hset(bench.options["prefix"] + "onceonly:books", mapping={"generation": 7, **own})
+    sink = bench.sink()
+    sink.look_back(CONTEXT, 3, [done])
+    assert sink.known(named([done, void, waiting])) == {done.transaction}
+    assert (sink.newest("q", "redis"), sink.generation("q", "redis"), sink.generations()) == (3, 7, 7)
+    assert sink.void(named([done, void])) == {void.transaction}
+    assert [sink.commit(done), sink.commit(waiting)] == [AlreadyCommitted(), Committed()]
+    assert sink.generation("other", "redis") == 8
+
+
+def test_what_was_given_up_is_forgotten_in_the_end(bench: Bench) -> None:
+    handle = bench.staged(rows(a="1"))
+    assert bench.sink().void(named([handle])) == {handle.transaction}
+    with pytest.raises(UnavailableError, match="given up while it was applied"):
+        bench.sink().commit(handle)
+    bench.committed(rows(a="2"), epoch=12)
+    with bench.raw() as raw:
+        assert not raw.hexists(bench.options["prefix"] + "onceonly:books:q", handle.transaction)
 
 
 def said(bench: Bench, **options: str) -> OnceonlyError:
@@ -542,9 +588,9 @@ def test_a_key_of_somebody_else_is_found_before_the_decision(bench: Bench) -> No
 
 def test_the_key_of_the_books_is_no_row(bench: Bench) -> None:
     sink = bench.sink()
-    attempt = sink.begin_transaction(bench.context())
-    with pytest.raises(RecordRefusedError, match="where the sink notes"):
-        sink.write(attempt, rows(**{"onceonly:books": "x"}))
+    for own in ("onceonly:books", "onceonly:books:q"):
+        with pytest.raises(RecordRefusedError, match="where the sink notes"):
+            sink.write(sink.begin_transaction(bench.context()), rows(**{own: "x"}))
 
 
 def test_a_key_named_as_a_witness_of_a_cluster_is_a_row_on_one_server(bench: Bench) -> None:

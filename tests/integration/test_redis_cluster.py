@@ -21,6 +21,7 @@ from onceonly.errors import (
     UnavailableError,
     WriteFailedError,
 )
+from onceonly.families.staged.sink import named
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
 from onceonly.sinks.redis import RedisSink
 from onceonly.sinks.redis.slots import slot_of
@@ -152,7 +153,7 @@ def test_a_prefix_with_a_hash_tag_keeps_all_in_one_slot(bench: Bench) -> None:
 
 def test_names_of_witnesses_are_no_rows(bench: Bench) -> None:
     sink = bench.sink()
-    for own in ("onceonly:books", "onceonly:witness:7"):
+    for own in ("onceonly:books", "onceonly:books:q", "onceonly:witness:7"):
         with pytest.raises(RecordRefusedError, match="where the sink notes"):
             sink.write(sink.begin_transaction(bench.context()), rows(**{own: "x"}))
 
@@ -259,7 +260,7 @@ def test_rows_that_a_node_loses_before_the_books_are_noted_are_put_again(
         patch.setattr(sink, "seal", late)
         with pytest.raises(UnavailableError, match="while rows of chk-2 were written"):
             sink.commit(handle)
-    assert not sink.known([handle.transaction])
+    assert not sink.known(named([handle]))
     assert sink.commit(handle) == Committed()
     assert forgetful.seen() == newer
 
@@ -272,7 +273,7 @@ def test_rows_that_a_node_loses_after_the_books_were_noted_stop_the_query(forget
     lost = forgetful.keys_on(node)
     forgetful.forget(node)
     assert forgetful.seen() == newer | {key: MANY[key] for key in lost}
-    assert sink.known([handle.transaction])  # the books are on another node, and have it
+    assert sink.known(named([handle]))  # the books are on another node, and have it
     with pytest.raises(TargetBehindError, match=r"lacks rows of query q behind chk-1 up to chk-2"):
         forgetful.sink().look_back(CONTEXT, 2, [handle])
     other = forgetful.staged(rows(**{next(iter(MANY.keys() - lost)): "3"}), epoch=3)
@@ -350,7 +351,7 @@ def test_two_drivers_that_note_at_once_lose_no_witness(bench: Bench) -> None:
 
 
 def _without_books(bench: Bench) -> EmbeddedRedis:
-    return bench.other_than("onceonly:books")
+    return bench.other_than("onceonly:books:q")
 
 
 # --- what is refused --------------------------------------------------------------------------------------------

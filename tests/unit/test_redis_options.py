@@ -95,7 +95,7 @@ def test_a_package_that_is_missing_is_named_at_the_first_question(monkeypatch: p
         if told is not None:
             sink._target.is_cluster = told
         with pytest.raises(SetupError) as caught:
-            sink.known(["a"])
+            sink.known({"a": {"folder": "q/s"}})
         assert "onceonly[redis]" in caught.value.next_step
         with pytest.raises(SetupError):
             sink.generation("q", "s")

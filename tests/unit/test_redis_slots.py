@@ -90,4 +90,4 @@ def test_a_slot_that_moves_for_longer_than_it_is_tried_stops_no_query(
     monkeypatch.setattr(target, "_connection", lambda *_: Node())
     monkeypatch.setattr(Cluster, "_sent", lambda *_: [error("7 h:1")])
     with pytest.raises(UnavailableError, match="not settled yet which node has a slot"):
-        target.noted(["a"])
+        target.drawn()

@@ -116,8 +116,12 @@ class RedisOptions:
 
     @property
     def books(self) -> str:
-        """The key of the books."""
+        """The key of the books of all, which count the queries that come."""
         return f"{self.prefix}onceonly:books"
+
+    def books_of(self, query: str) -> str:
+        """Return the key of a query's books."""
+        return f"{self.books}:{query}"
 
     @property
     def tried(self) -> str:

@@ -187,14 +187,14 @@ if epoch > newest then
   local all = redis.call('HGETALL', books)
   for at = 1, #all, 2 do
     local old = tonumber(string.match(all[at], '^(%d+)%.'))
-    if old and old < epoch - keep and all[at + 1] == who then
+    if old and old < epoch - keep and (all[at + 1] == who or all[at + 1] == '{VOID}') then
       redis.call('HDEL', books, all[at])
     end
   end
 end
 return {{'noted'}}
 """
-"""Key: the books. Arguments: whose, the epoch, the epoch that they must have, how many epochs back names are kept, the
+"""Key: a query's books. Arguments: whose, the epoch, that which they must have, how many epochs back names are kept, the
 server's life when the rows were put, or those of several, the SHA-1 of what the books have of witnesses, what they get
 (or an empty text), and names. Gives ``anew`` where its life is another, ``again`` where they have something else of
 witnesses than either, ``behind`` and their newest, ``void`` and a name, or ``noted``."""
@@ -209,18 +209,23 @@ for _, name in ipairs(ARGV) do
 end
 return found
 """
-"""Key: the books. Arguments: names. Notes as void what is not there; gives what is."""
+"""Key: a query's books. Arguments: names. Notes as void what is not there; gives what is."""
 
-GENERATION = """
-local own, above = 'generation:' .. ARGV[1], tonumber(ARGV[2])
-local found = tonumber(redis.call('HGET', KEYS[1], own) or '0')
-if found <= above then
-  if tonumber(redis.call('HGET', KEYS[1], 'generation') or '0') < above then
-    redis.call('HSET', KEYS[1], 'generation', ARGV[2])
-  end
-  found = redis.call('HINCRBY', KEYS[1], 'generation', 1)
-  redis.call('HSET', KEYS[1], own, found)
+DRAW = """
+if tonumber(redis.call('HGET', KEYS[1], 'generation') or '0') < tonumber(ARGV[1]) then
+  redis.call('HSET', KEYS[1], 'generation', ARGV[1])
+end
+return redis.call('HINCRBY', KEYS[1], 'generation', 1)
+"""
+"""Key: the books of all. Argument: what a generation must be above. Gives one that nobody has."""
+
+TAKE = """
+local found = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0')
+if found <= tonumber(ARGV[2]) then
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+  return tonumber(ARGV[3])
 end
 return found
 """
-"""Key: the books. Arguments: whose, and what its generation must be above. Gives it, drawn where it is not."""
+"""Key: a query's books. Arguments: under which name, what its generation must be above, and one that was drawn. Gives
+it: the one that was drawn where it is not."""

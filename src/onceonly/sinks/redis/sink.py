@@ -13,6 +13,7 @@ from onceonly.families.keyed.books import given_up, who
 from onceonly.families.keyed.rows import KEY
 from onceonly.families.keyed.sink import BOOKS_EPOCHS, WRITE_AGAIN
 from onceonly.families.keyed.versions import try_of
+from onceonly.families.staged.names import by_query
 from onceonly.ports import Refused
 from onceonly.sinks.redis import scripts, types
 from onceonly.sinks.redis.columns import Column
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from onceonly.families.keyed import KeyedRows, Origin
     from onceonly.families.keyed.attempt import KeyedAttempt
     from onceonly.families.staged import StagedRows
+    from onceonly.families.staged.area import Names
     from onceonly.model import Handle
     from onceonly.options import Option
     from onceonly.ports import QueryContext, WriteContext
@@ -86,7 +88,7 @@ class RedisSink(KeyedSink):
         for row, key in enumerate(rows.keys):
             named = self._named(key) if key.startswith(_OWN) else ""
             is_witness = self._target.is_cluster and named.startswith(self._redis.witnesses)
-            if is_witness or named == self._redis.books:
+            if is_witness or f"{named}:".startswith(self._redis.books_of("")):
                 yield Refused(
                     row=row,
                     code="KEY_TAKEN",
@@ -153,17 +155,24 @@ class RedisSink(KeyedSink):
 
     # --- books ----------------------------------------------------------------------------------------------
 
-    def known(self, names: Collection[str]) -> Collection[str]:
-        asked = list(names)
-        held = self._target.noted(asked) if asked else []
-        return [name for name, each in zip(asked, held, strict=True) if each not in {None, scripts.VOID}]
+    def known(self, names: Names) -> set[str]:
+        found: set[str] = set()
+        for query, mine in by_query(names).items():
+            held = zip(mine, self._target.noted(query, list(mine)), strict=True)
+            found |= {name for name, both in held if set(both) - {None, scripts.VOID}}
+        return found
 
-    def void(self, names: Collection[str]) -> Collection[str]:
-        return {name.decode() for name in self._target.book(scripts.VOIDED, *names)}
+    def void(self, names: Names) -> Collection[str]:
+        known = self.known(names)
+        return {
+            name.decode()
+            for query, mine in by_query(names).items()
+            for name in self._target.book(query, scripts.VOIDED, *(mine - known))
+        }
 
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
         told = (who(origin.query, origin.sink), origin.epoch, since, BOOKS_EPOCHS, origin.life, *self._sealed)
-        word, *more = self._target.book(scripts.NOTE, *told, *names)
+        word, *more = self._target.book(origin.query, scripts.NOTE, *told, *names)
         if word == scripts.ANEW.encode():
             raise self._anew(origin)
         if word == scripts.AGAIN.encode():
@@ -178,16 +187,21 @@ class RedisSink(KeyedSink):
         return None
 
     def newest(self, query: str, sink: str) -> int | None:
-        [held] = self._target.noted([f"newest:{who(query, sink)}"])
-        return None if held is None else int(held)
+        [both] = self._target.noted(query, [f"newest:{who(query, sink)}"])
+        return max((int(each) for each in both if each is not None), default=None)
 
     def generation(self, query: str, sink: str, *, above: int = 0) -> int:
-        found: int = self._target.book(scripts.GENERATION, who(query, sink), above)
+        name = f"generation:{who(query, sink)}"
+        [both] = self._target.noted(query, [name])
+        held = max(int(each or 0) for each in both)
+        if held > above:
+            return held
+        # Who is quicker with the query's books has it; what the other one has drawn then is nobody's.
+        found: int = self._target.book(query, scripts.TAKE, name, above, self._target.draw(above))
         return found
 
     def generations(self) -> int:
-        [held] = self._target.noted(["generation"])
-        return int(held or 0)
+        return self._target.drawn()
 
     # --- witnesses ------------------------------------------------------------------------------------------
 
@@ -199,7 +213,7 @@ class RedisSink(KeyedSink):
     def seal(self, staged: Mapping[str, StagedRows], origin: Origin) -> None:
         if not self._target.is_cluster:
             return
-        witnesses = Witnesses(self._target, who(origin.query, origin.sink))
+        witnesses = Witnesses(self._target, origin.query, origin.sink)
         if self._life != origin.life:
             self._require_all(witnesses, witnesses.lacking(), origin.query)
             self._life = origin.life
@@ -221,7 +235,7 @@ class RedisSink(KeyedSink):
         super().look_back(context, epoch, handles)
         if self._target.is_cluster:
             life = self._target.life()
-            witnesses = Witnesses(self._target, who(context.query, context.sink))
+            witnesses = Witnesses(self._target, context.query, context.sink)
             self._require_all(witnesses, witnesses.lacking(), context.query)
             self._life = life
 

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
+from onceonly.families.keyed.books import who
 from onceonly.sinks.redis import scripts
 from onceonly.sinks.redis.connections import Connections
 from onceonly.sinks.redis.slots import by_slot, names_of
@@ -122,23 +123,38 @@ class Target(Connections):
 
     # --- books ----------------------------------------------------------------------------------------------
 
-    def book(self, script: str, *arguments: str | int) -> Any:  # noqa: ANN401  what the script gives
-        """Run a script on the books; see there."""
-        return self._run(script, [([self._options.books], arguments)])[0]
+    # Each query has a hash of its own: what is noted of a batch stays for good. An older version had all in that of all,
+    # where what stands of a query counts as well.
 
-    def noted(self, names: Sequence[str]) -> list[str | None]:
-        """Return what the books have under these names."""
-        [found] = self._send([("HMGET", self._options.books, *names)])
-        return [None if each is None else each.decode() for each in found]
+    def draw(self, above: int) -> int:
+        """Return a generation that nobody has, of the books of all."""
+        found: int = self._run(scripts.DRAW, [([self._options.books], (above,))])[0]
+        return found
+
+    def drawn(self) -> int:
+        """Return the greatest generation that was drawn."""
+        [[held]] = self._send([("HMGET", self._options.books, "generation")])
+        return int(held or 0)
+
+    def book(self, query: str, script: str, *arguments: str | int) -> Any:  # noqa: ANN401  what the script gives
+        """Run a script on a query's books; see there."""
+        return self._run(script, [([self._options.books_of(query)], arguments)])[0]
+
+    def noted(self, query: str, names: Sequence[str]) -> list[tuple[str | None, str | None]]:
+        """Return what a query's books have under these names, and what an older version has noted."""
+        keys = (self._options.books_of(query), self._options.books)
+        found = self._send([("HMGET", key, *names) for key in keys])
+        own, older = ([None if each is None else each.decode() for each in held] for held in found)
+        return list(zip(own, older, strict=True))
 
     # --- witnesses ------------------------------------------------------------------------------------------
 
-    def witnessed(self, who: str) -> str:
-        """Return what the books have of the witnesses of a query's sink."""
-        [found] = self.noted([scripts.WITNESSED + who])
-        return found or ""
+    def witnessed(self, query: str, sink: str) -> tuple[str, str]:
+        """Return what a query's books have of the witnesses of a sink, and what an older version has noted."""
+        [(own, older)] = self.noted(query, [scripts.WITNESSED + who(query, sink)])
+        return own or "", older or ""
 
-    def seal(self, who: str, versions: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    def seal(self, whose: str, versions: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         """Let the witnesses of slots have versions; return those slots where they lack one, and what they have.
 
         ``versions`` are the one that each shall have, and the one that it must have before, each 0 for none.
@@ -146,7 +162,7 @@ class Target(Connections):
         names = names_of(self._options.witnesses)
         slots = {names[slot]: slot for slot in versions}
         calls = [
-            ((names[slot],), (who, *(digits(each) if each else "" for each in both)))
+            ((names[slot],), (whose, *(digits(each) if each else "" for each in both)))
             for slot, both in versions.items()
         ]
         found = [

@@ -13,6 +13,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onceonly.families.keyed.books import who
 from onceonly.sinks.redis.slots import SLOTS
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ class Lacking:
 class Witnesses:
     """The witnesses of one query's sink. Driver, for one commit. Raises what the target raises."""
 
-    def __init__(self, target: Target, whose: str) -> None:
+    def __init__(self, target: Target, query: str, sink: str) -> None:
         self._target = target
-        self._whose = whose
-        self._text = target.witnessed(whose)
+        self._whose = who(query, sink)
+        self._text, older = target.witnessed(query, sink)
         self._versions = decoded(self._text)
+        if older:
+            self._versions = array("q", map(max, self._versions, decoded(older)))
 
     def lacking(self) -> Lacking | None:
         """Ask all that the books know of whether they have what they must have."""
