@@ -23,6 +23,7 @@ from onceonly.errors import (
     WriteFailedError,
 )
 from onceonly.families.keyed import KeyedRows
+from onceonly.families.staged.sink import named
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
 from onceonly.ports import QueryContext
 from onceonly.sinks.opensearch import OpenSearchSink, target
@@ -233,7 +234,35 @@ def test_an_index_that_is_deleted_while_an_epoch_is_applied_is_not_noted(
     monkeypatch.setattr(OpenSearchSink, "put", deleted)
     with pytest.raises(TargetBehindError, match="while chk-0 was applied"):
         bench.sink().commit(handle)
-    assert not bench.sink().known([handle.transaction])
+    assert not bench.sink().known(named([handle]))
+
+
+def test_who_is_killed_before_the_first_name_is_noted_leaves_the_newest_epoch_as_it_was(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.committed(rows(a="0"))
+    handles = [bench.staged(rows(**{key: "1"}), epoch=1, slot=slot) for slot, key in enumerate("ab")]
+    create, left = target.Target.create, 0
+
+    def killed(self: target.Target, index: str, name: str, document: object) -> bool:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        return create(self, index, name, document)
+
+    for names, newest in ((0, 0), (1, 1)):
+        left = names
+        with monkeypatch.context() as patch:
+            patch.setattr(target.Target, "create", killed)
+            with pytest.raises(KeyboardInterrupt):
+                bench.sink().commit_many(handles)
+        assert bench.sink().newest("q", "opensearch") == newest
+        assert [each.committed for each in bench.sink().recover(CONTEXT) if not each.data] == [newest]
+    assert bench.sink().commit_many(handles) == [AlreadyCommitted(), Committed()]
+    assert bench.sink().newest("q", "opensearch") == 1
+    bench.committed(rows(a="2"), epoch=2)
+    assert bench.sink().newest("q", "opensearch") == 2
 
 
 def test_large_epochs_go_in_several_requests(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from onceonly.errors import UnavailableError
 from onceonly.families.keyed.books import given_up, who
@@ -51,16 +51,18 @@ class Books:
 
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
         """See ``KeyedSink.note``."""
-        newest = self.newest(origin.query, origin.sink)
+        before = self._newest(origin.query, origin.sink)
+        newest = None if before is None else int(before["epoch"])
         if (-1 if newest is None else newest) < since:
             return -1 if newest is None else newest
         if self._void(names):
             raise given_up(names)
-        whose = self._who(origin.query, origin.sink)
-        # A later epoch stays; names come last, as they alone say that rows were applied.
-        document = {"epoch": origin.epoch, "index": origin.life}
+        whose, listed = self._who(origin.query, origin.sink), list(names)
+        # A later epoch stays; names come last, as they alone say that rows were applied: until the first is there, the
+        # newest epoch is that of before.
+        document = {"epoch": origin.epoch, "index": origin.life, "first": listed[0], "before": before}
         self._target.put(self._index, f"newest:{whose}", document, origin.epoch + 1)
-        for name in names:
+        for name in listed:
             self._target.create(self._index, name, {"who": whose, "epoch": origin.epoch, "applied": True})
         if self._void(names):
             raise given_up(names)
@@ -124,7 +126,13 @@ class Books:
     def _newest(self, query: str, sink: str) -> Mapping[str, Any] | None:
         name = f"newest:{self._who(query, sink)}"
         found = self._target.documents(self._index, [name]).get(name)
-        return None if found is None else found["_source"]
+        if found is None:
+            return None
+        told = found["_source"]
+        # Who was killed before the first name has applied nothing. An older version did not note which is the first.
+        if "first" in told and not self.applied([told["first"]]):
+            return cast("Mapping[str, Any] | None", told["before"])
+        return {"epoch": told["epoch"], "index": told.get("index", "")}
 
     def _void(self, names: Collection[str]) -> bool:
         return any(not is_applied for is_applied in self._noted(names).values())
