@@ -3504,8 +3504,8 @@ DEFECTS: Final = (
         group=RANGES,
         what="A shard is read while its parents still are",
         file="sources/kinesis/planning.py",
-        before="                if name not in start and name not in done and parents <= set(done):\n",
-        after="                if name not in start and name not in done:\n",
+        before="                if parents & shards.keys() <= set(done):\n",
+        after="                if True:\n",
         tests=(KINESIS_SOURCE + "test_a_key_keeps_its_order_over_a_split_and_a_merge",),
     ),
     Defect(
@@ -3523,12 +3523,23 @@ DEFECTS: Final = (
         group=RANGES,
         what="A shard that was not read yet is read from its oldest record on, whatever came before it and is gone",
         file="sources/kinesis/shards.py",
-        before="        if self.position.kind != AFTER and seen_s is not None and seen_s < kept_s:\n",
+        before="        if self.seen_s is not None and self.seen_s < kept_s:\n",
         after="        if False:\n",
         tests=(
             KINESIS_SOURCE
             + "test_a_shard_of_which_nothing_was_read_yet_is_not_begun_after_longer_than_it_keeps",
+            KINESIS_SOURCE + "test_what_follows_a_parent_is_not_begun_after_longer_than_it_keeps",
         ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="expired-parent-passed-over",
+        group=RANGES,
+        what="A shard whose parent has expired before it was read is taken for one without a parent",
+        file="sources/kinesis/shards.py",
+        before="        if expired:\n",
+        after="        if False:\n",
+        tests=(KINESIS_SOURCE + "test_a_child_whose_parent_has_expired_unread_is_no_root",),
         says="DID NOT RAISE",
     ),
     Defect(

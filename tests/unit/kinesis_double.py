@@ -20,6 +20,8 @@ class Shard:
         self.records: list[dict[str, Any]] = []
         self.trimmed = 0
         self.closed = False
+        self.closed_at = 0.0
+        self.is_expired = False
 
 
 class Stream:
@@ -34,7 +36,7 @@ class Stream:
         self.made = datetime.fromtimestamp(at, UTC)
         self.faults: list[Exception] = []
         self.expired: set[str] = set()
-        self.calls = 0
+        self.calls = self.age = 0
         self.status, self.hours = "ACTIVE", 24
         self.page = 10_000
         """How many records a call gives at most, whatever is asked."""
@@ -63,7 +65,7 @@ class Stream:
     def split(self, name: str) -> None:
         with self._lock:
             shard = self.shards[name]
-            shard.closed = True
+            shard.closed, shard.closed_at = True, self.at
             middle = (shard.low + shard.high) // 2
             self._add(shard.low, middle, (name,))
             self._add(middle, shard.high, (name,))
@@ -72,10 +74,22 @@ class Stream:
         with self._lock:
             one, other = self.shards[first], self.shards[second]
             one.closed = other.closed = True
+            one.closed_at = other.closed_at = self.at
             self._add(min(one.low, other.low), max(one.high, other.high), (first, second))
 
     def trim(self, name: str, count: int) -> None:
         self.shards[name].trimmed = count
+
+    def wait(self, hours: float) -> None:
+        """Let time pass, and the retention and the iterators with it."""
+        with self._lock:
+            self.at += hours * 3600
+            self.age += 1
+            kept = self.at - self.hours * 3600
+            for shard in self.shards.values():
+                times = [each["ApproximateArrivalTimestamp"].timestamp() for each in shard.records]
+                shard.trimmed = max(shard.trimmed, sum(time < kept for time in times))
+                shard.is_expired = shard.closed and shard.closed_at < kept
 
     # --- the client's calls ---------------------------------------------------------------------------------
 
@@ -93,6 +107,8 @@ class Stream:
         with self._lock:
             found = []
             for shard in self.shards.values():
+                if shard.is_expired:
+                    continue
                 told: dict[str, Any] = {
                     "ShardId": shard.name,
                     "SequenceNumberRange": {"StartingSequenceNumber": "0"},
@@ -109,7 +125,7 @@ class Stream:
     def get_shard_iterator(self, **given: Any) -> dict[str, Any]:  # noqa: ANN401  as boto3's
         with self._lock:
             shard = self.shards.get(given["ShardId"])
-            if shard is None:
+            if shard is None or shard.is_expired:
                 raise error("ResourceNotFoundException")
             kind, at = given["ShardIteratorType"], 0
             if kind == "AT_SEQUENCE_NUMBER":
@@ -121,7 +137,7 @@ class Stream:
             elif kind == "AT_TIMESTAMP":
                 times = [each["ApproximateArrivalTimestamp"].timestamp() for each in shard.records]
                 at = next((i for i, seconds in enumerate(times) if seconds >= given["Timestamp"]), len(times))
-            return {"ShardIterator": f"{shard.name}:{max(at, shard.trimmed)}"}
+            return {"ShardIterator": f"{shard.name}:{max(at, shard.trimmed)}:{self.age}"}
 
     def get_records(self, **given: Any) -> dict[str, Any]:  # noqa: ANN401  as boto3's
         with self._lock:
@@ -130,7 +146,9 @@ class Stream:
                 raise self.faults.pop(0)
             if given["ShardIterator"] in self.expired:
                 raise error("ExpiredIteratorException")
-            name, _, text = given["ShardIterator"].partition(":")
+            name, text, age = given["ShardIterator"].split(":")
+            if age != str(self.age):
+                raise error("ExpiredIteratorException")
             shard, at = self.shards[name], max(int(text), self.shards[name].trimmed)
             end = min(at + min(given["Limit"], self.page), len(shard.records))
             is_end = shard.closed and end == len(shard.records)
@@ -139,7 +157,7 @@ class Stream:
                 "MillisBehindLatest": 0 if end == len(shard.records) else 1000,
                 **self._told(),
             }
-            return answer if is_end else {**answer, "NextShardIterator": f"{name}:{end}"}
+            return answer if is_end else {**answer, "NextShardIterator": f"{name}:{end}:{age}"}
 
     def _told(self) -> dict[str, Any]:
         date = datetime.fromtimestamp(self.at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")

@@ -403,6 +403,7 @@ def test_what_follows_a_place_is_seen_to_be_kept(tmp_path: Path) -> None:
     fill(stream, range(5, 10))
     query.planner.require_kept(query.offset)
     next(iter(stream.shards.values())).trimmed = 7
+    stream.at += 25 * 3600
     with pytest.raises(SourceChangedError, match="up to which was read, is gone"):
         query.planner.require_kept(query.offset)
 
@@ -506,6 +507,7 @@ def test_records_that_are_gone_before_they_were_read_stop_the_query(tmp_path: Pa
     query.drain()
     fill(stream, range(10, 20))
     stream.trim("shardId-000000000000", 15)
+    stream.at += 25 * 3600
     stream.expired |= {end.next for end in query.planner._fixed(query.offset).values() if end.next}
     query.live()
     with pytest.raises(SourceChangedError, match=r"up to which was read, is gone.*failOnDataLoss=false"):
@@ -519,6 +521,7 @@ def test_to_go_on_without_them_is_a_choice(tmp_path: Path) -> None:
     query.drain()
     fill(stream, range(10, 20))
     stream.trim("shardId-000000000000", 15)
+    stream.at += 25 * 3600
     stream.expired |= {end.next for end in query.planner._fixed(query.offset).values() if end.next}
     query.live()
     query.rows = []
@@ -565,13 +568,114 @@ def test_a_replay_does_not_begin_a_shard_after_longer_than_it_keeps(tmp_path: Pa
     else:
         stream.put(low, b"1")
     assert query.plan()
-    assert query.offset.seen.keys() == query.offset.start.keys() - {"shardId-000000000000"}
+    assert query.offset.seen.keys() == query.offset.start.keys()
     query.live()
     query.planner.require_replayable(query.offset)
     stream.at += 25 * 3600
     query.live()
     with pytest.raises(SourceChangedError, match="nothing was read of it yet up to"):
         query.planner.require_replayable(query.offset)
+
+
+@pytest.mark.parametrize("is_split_again", [False, True])
+def test_what_follows_a_parent_is_not_begun_after_longer_than_it_keeps(
+    tmp_path: Path, *, is_split_again: bool
+) -> None:
+    """The job goes down at a parent's end; what its children had is gone, and may be with the children."""
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    query.drain()
+    stream.split("shardId-000000000000")
+    query.epoch()  # to the parent's end
+    assert query.planner._fixed(query.offset)["shardId-000000000000"].is_closed
+    low, high = sides()
+    stream.put(low, b"lost")
+    stream.put(high, b"lost")
+    if is_split_again:
+        stream.split("shardId-000000000001")
+        stream.wait(hours=1)
+        stream.split("shardId-000000000002")
+    stream.wait(hours=24.5)
+    for key in "abcdefghijklmnop":
+        stream.put(key, b"kept")
+    query.live()
+    with pytest.raises(SourceChangedError, match=r"shardId-00.*may have been lost"):
+        query.plan()
+    query.options = replace(query.options, fails_on_loss=False)
+    query.live()
+    query.rows = []
+    assert query.drain() == [b"kept"] * 16
+
+
+def test_children_are_as_far_behind_as_their_parent_was(tmp_path: Path) -> None:
+    """What they have may be older than when their parent's end was read."""
+    for hours, is_kept in ((3, True), (5, False)):
+        stream = Stream()
+        fill(stream, range(10))
+        query = Query(stream, tmp_path)
+        stream.split("shardId-000000000000")
+        stream.put("a", b"follows")
+        stream.wait(hours=20)
+        query.epoch()
+        stream.wait(hours=hours)
+        query.live()
+        if is_kept:
+            assert query.drain()[-1] == b"follows"
+            continue
+        with pytest.raises(SourceChangedError, match="may have been lost"):
+            query.drain()
+
+
+def test_a_child_whose_parent_has_expired_unread_is_no_root(tmp_path: Path) -> None:
+    """While the job lives, and whatever an older checkpoint does not tell of times."""
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    stream.split("shardId-000000000000")
+    stream.split("shardId-000000000001")
+    query.epoch()
+    stream.shards["shardId-000000000001"].is_expired = True
+    with pytest.raises(SourceChangedError, match=r"shardId-000000000001 .* has expired"):
+        query.plan()
+
+
+def test_a_merged_shard_waits_for_a_parent_though_the_other_has_expired_since(tmp_path: Path) -> None:
+    stream = Stream(2)
+    low, high = sides()
+    stream.put(low, b"low")
+    wanted = [b"high%d" % number for number in range(50)]
+    for each in wanted:
+        stream.put(high, each)
+    query = Query(stream, tmp_path, tasks="1")
+    stream.merge("shardId-000000000000", "shardId-000000000001")
+    stream.put(low, b"after")
+    query.epoch(records_max=4)
+    stream.shards["shardId-000000000000"].is_expired = True
+    assert Counter(query.drain(records_max=4)) == Counter([b"low", *wanted, b"after"])
+
+
+def test_a_stream_that_is_silent_for_longer_than_it_keeps_is_read_on(tmp_path: Path) -> None:
+    """All was read of it, and a look shows that nothing has come since; also where a shard is closed then."""
+    stream = Stream(2)
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    query.drain()
+    for _ in range(40):
+        stream.wait(hours=1)
+        assert query.plan() == []
+    fill(stream, range(10, 20))
+    query.drain()
+    for _ in range(40):
+        stream.wait(hours=1)
+        assert query.plan() == []
+    stream.split("shardId-000000000001")
+    fill(stream, range(20, 30))
+    query.drain()
+    query.live()  # which asks for what was read last
+    stream.wait(hours=20)
+    fill(stream, range(30, 40))
+    assert sorted(map(int, query.drain())) == list(range(40))
 
 
 def test_a_replay_of_what_is_gone_stops_the_query(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import SourceChangedError
 from onceonly.families.kinesis import RefusedCallError, Stream
 from onceonly.sources.kinesis.options import WHO, SourceOptions
-from onceonly.sources.kinesis.positions import LATEST, TIME, TRIM, Offset, Position, starts_of
+from onceonly.sources.kinesis.positions import AFTER, LATEST, TIME, TRIM, Offset, Position, starts_of
 from onceonly.sources.kinesis.ranges import KEPT, End, Range, Ranges
 from onceonly.sources.kinesis.shards import FAR_MS, Shard, told_s
 from onceonly.stores.opened import address_of
@@ -43,6 +43,8 @@ class Planner:
         self._kept_s = -math.inf
         """Since when the stream had kept all records when this life began, by the service's clock."""
         self._ends: tuple[int, Mapping[str, End]] = (0, {})
+        self._since: dict[str, float] = {}
+        """Since when, by the service's clock, a shard or its children may have records that were not read."""
         self._probes: dict[str, Shard] = {}
         self._at_tip: set[str] = set()
         """Shards of which an ``availableNow`` has seen the newest record."""
@@ -89,7 +91,7 @@ class Planner:
             records_max=records_max,
             ranges=self._place,
             behind={f"start/{name}": end.behind_ms for name, end in self._ends[1].items() if name in start},
-            seen=self._seen(offset, start),
+            seen={name: self._since[name] for name in start if name in self._since},
         )
 
     def require_kept(self, offset: Offset, held: Sequence[Range] = ()) -> None:
@@ -105,10 +107,10 @@ class Planner:
             ends = found.ends if found is not None else {}
             for name in start:
                 end = ends.get(name) or End(position=offset.start[name], seen=offset.seen.get(name))
-                if not end.is_closed:
-                    shard = Shard(self._stream, name, end.position)
-                    shard.require_kept(end.seen, self._kept_s)
-                    shard.read(1)
+                shard = Shard(self._stream, name, end.position, seen_s=end.seen)
+                shard.is_closed = end.is_closed
+                shard.require_kept(self._kept_s)
+                shard.read(1)
 
     def require_replayable(self, offset: Offset) -> None:
         """See, where an earlier life has planned an epoch, that the stream keeps what it is to read.
@@ -119,7 +121,8 @@ class Planner:
             return
         self._require(offset)
         for group, start in enumerate(starts_of(offset)):
-            if offset.seen.keys() & start.keys() and self._range(offset, group, start) is None:
+            unread = {name for name in offset.seen.keys() & start.keys() if start[name].kind != AFTER}
+            if unread and self._range(offset, group, start) is None:
                 self._require_unread(
                     {name: End(position=start[name], seen=offset.seen.get(name)) for name in start}
                 )
@@ -191,18 +194,15 @@ class Planner:
                 standing.require()
         self._known = offset.reader
 
-    def _seen(self, offset: Offset, start: Mapping[str, Position]) -> dict[str, float]:
-        """Return since when shards may have records of which nothing was read yet: new ones since they were listed."""
-        ends = self._ends[1]
-        since = {name: ends[name].seen if name in ends else self._listed_at for name in start}
-        return {name: seen for name, seen in since.items() if seen is not None and offset.number > 0}
-
     def _require_unread(self, ends: Mapping[str, End]) -> None:
         """See that shards of which nothing was read yet have lost nothing before this life began."""
         for name, end in ends.items():
             if not end.is_closed:
-                shard = Shard(self._stream, name, end.position, fails_on_loss=self._options.fails_on_loss)
-                shard.require_kept(end.seen, self._kept_s)
+                self._shard(name, end.position, end.seen).require_kept(self._kept_s)
+
+    def _shard(self, name: str, position: Position, seen_s: float | None, next_: str | None = None) -> Shard:
+        fails_on_loss = self._options.fails_on_loss
+        return Shard(self._stream, name, position, seen_s=seen_s, fails_on_loss=fails_on_loss, next_=next_)
 
     def _first(self) -> tuple[dict[str, Position], list[str]]:
         """Return where a new query begins, and the shards that lie before that."""
@@ -212,7 +212,7 @@ class Planner:
             _, now = self._look()
             closed = [name for name, shard in shards.items() if _is_closed(shard)]
             return {name: Position.since(now) for name in shards if name not in closed}, closed
-        return {name: starting for name, shard in shards.items() if not _parents(shard, shards)}, []
+        return {name: starting for name, shard in shards.items() if not _parents(shard) & shards.keys()}, []
 
     def _next(self, offset: Offset) -> tuple[dict[str, Position], list[str], bool]:
         ends = self._fixed(offset)
@@ -226,13 +226,15 @@ class Planner:
         if closed or not start or now - self._listed_s > _LIST_S:
             self._listed_s = now
             shards = self._shards()
-            for name, shard in shards.items():
-                parents = _parents(shard, shards)
+            unread = {name: _parents(each) for name, each in shards.items() if name not in {*start, *done}}
+            for name, parents in unread.items():
                 # A child follows when all of its parents are at their end: a key's records keep their order.
-                if name not in start and name not in done and parents <= set(done):
+                if parents & shards.keys() <= set(done):
                     start[name] = self._of_child(parents, ends)
+                    self._begin(name, start[name], parents, parents - shards.keys() - set(done))
                     more = True
-            done = [name for name in done if name in shards]
+            waited = set().union(*unread.values())
+            done = [name for name in done if name in shards or name in waited]
         left = {name: end for name, end in ends.items() if not end.is_closed}
         if self._until is not None:
             left = {
@@ -248,6 +250,15 @@ class Planner:
         waiting = [ends[name].position for name in parents if name in ends]
         times = [position for position in waiting if position.kind == TIME]
         return times[0] if times and len(times) == len(waiting) else Position(TRIM)
+
+    def _begin(self, name: str, at: Position, parents: Iterable[str], expired: set[str]) -> None:
+        """See that a child that is begun has lost nothing, and note since when it may have records."""
+        since = max((self._since[each] for each in parents if each in self._since), default=self._listed_at)
+        shard = self._shard(name, at, since)
+        shard.require_parents(expired)
+        if since is not None and self._listed_at is not None:
+            shard.require_kept(self._listed_at - self._keeps_s)
+            self._since[name] = since
 
     def _fixed(self, offset: Offset) -> Mapping[str, End]:
         """Return where all shares of an epoch ended. One that no task has put is empty, from now on."""
@@ -266,6 +277,7 @@ class Planner:
                 found = ranges.fix(offset.number, group, nothing)
             ends |= found.ends
         self._ends = (offset.number, ends)
+        self._since = {name: end.seen for name, end in ends.items() if end.seen is not None}
         self._probes.clear()
         return ends
 
@@ -277,17 +289,14 @@ class Planner:
         self._probed_s = now
         for name, end in ends.items():
             if name not in self._probes:
-                self._probes[name] = Shard(
-                    self._stream,
-                    name,
-                    end.position,
-                    fails_on_loss=self._options.fails_on_loss,
-                    next_=end.next if end.behind_ms < FAR_MS else None,
-                )
+                next_ = end.next if end.behind_ms < FAR_MS else None
+                self._probes[name] = self._shard(name, end.position, self._since.get(name), next_)
             probe = self._probes[name]
             if probe.read(1) or probe.is_closed or probe.behind_ms:
                 self._probes.clear()
                 return True
+            if probe.seen_s is not None:
+                self._since[name] = probe.seen_s
             if self._until is not None:
                 self._at_tip.add(name)
         return False
@@ -302,10 +311,10 @@ class Planner:
         return {each["ShardId"]: each for each in found}
 
 
-def _parents(shard: Mapping[str, Any], shards: Mapping[str, Any]) -> set[str]:
-    """Return the parents of a shard that are still there."""
+def _parents(shard: Mapping[str, Any]) -> set[str]:
+    """Return the parents of a shard, also those that have expired."""
     named = (shard.get("ParentShardId"), shard.get("AdjacentParentShardId"))
-    return {name for name in named if name is not None and name in shards}
+    return {name for name in named if name is not None}
 
 
 def _is_closed(shard: Mapping[str, Any]) -> bool:

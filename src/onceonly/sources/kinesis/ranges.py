@@ -30,8 +30,8 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     """Where a shard's share ends. ``next`` is an iterator that saves a request, and may have expired.
 
     ``behind_ms`` is how far the service says that is from its newest record; ``is_closed`` says that the shard has no
-    more; ``reached`` is the ``until`` of the plan, where no record before it is left. ``seen`` is of a shard of which
-    nothing was read yet: since when, by the service's clock, it may have records.
+    more; ``reached`` is the ``until`` of the plan, where no record before it is left. ``seen`` is since when, by the
+    service's clock, it or its children may have records that were not read.
     """
 
     position: Position

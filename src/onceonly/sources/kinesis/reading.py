@@ -10,9 +10,9 @@ from onceonly import failpoints
 from onceonly.errors import SourceChangedError, UnavailableError
 from onceonly.families.kinesis import Stream
 from onceonly.sources.kinesis.options import WHO, SourceOptions
-from onceonly.sources.kinesis.positions import AFTER, Position, starts_of
+from onceonly.sources.kinesis.positions import Position, starts_of
 from onceonly.sources.kinesis.ranges import End, Range, Ranges, checksum
-from onceonly.sources.kinesis.shards import LIMIT_MAX, Shard
+from onceonly.sources.kinesis.shards import LIMIT_MAX, Shard, arrival_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,6 +86,7 @@ class Task:
             self._stream,
             name,
             self._share.start[name],
+            seen_s=self._share.seen.get(name),
             fails_on_loss=self._options.fails_on_loss,
             next_=next_,
         )
@@ -163,11 +164,11 @@ def _advance(shard: Shard, room: int, until: float | None, before: int) -> tuple
     records = shard.read(room)
     if until is not None:
         kept = 0
-        while kept < len(records) and records[kept]["ApproximateArrivalTimestamp"].timestamp() <= until:
+        while kept < len(records) and arrival_s(records[kept]) <= until:
             kept += 1
         if kept < len(records):
             last = Position.after(records[kept - 1]["SequenceNumber"]) if kept else began
-            seen = None if last.kind == AFTER else records[0]["ApproximateArrivalTimestamp"].timestamp()
+            seen = arrival_s(records[kept])
             return records[:kept], End(position=last, rows=before + kept, reached=until, seen=seen)
     is_done = shard.is_closed or not shard.behind_ms
     return records, End(
@@ -177,7 +178,7 @@ def _advance(shard: Shard, room: int, until: float | None, before: int) -> tuple
         is_closed=shard.is_closed,
         next=shard.next,
         reached=until if is_done else None,
-        seen=None if shard.position.kind == AFTER else shard.seen_s,
+        seen=shard.seen_s,
     )
 
 

@@ -12,7 +12,7 @@ from onceonly.families.kinesis import RefusedCallError
 from onceonly.sources.kinesis.positions import AFTER, TIME, TRIM, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from onceonly.families.kinesis import Stream
 
@@ -22,6 +22,8 @@ LIMIT_MAX = 10_000
 """Records of one call, by the service's limit."""
 _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
 _CALLS_MAX = 5
+_KEPT_ALWAYS_S = 24 * 3600.0
+"""How long any stream keeps records, whatever its retention has been meanwhile."""
 FAR_MS = 3_600_000
 """A place so far behind may be trimmed while an iterator of it lives, which would pass over what was there."""
 
@@ -39,6 +41,7 @@ class Shard:
         name: str,
         position: Position,
         *,
+        seen_s: float | None = None,
         fails_on_loss: bool = True,
         next_: str | None = None,
     ) -> None:
@@ -48,8 +51,8 @@ class Shard:
         """The iterator that goes on from here; None where there is none yet, or the shard is at its end."""
         self.is_closed = False
         self.behind_ms = 1
-        self.seen_s: float | None = None
-        """When, by the service's clock, all that it had was read; None where that is not so, or not told."""
+        self.seen_s = seen_s
+        """What follows here, in this shard or its children, came later, by the service's clock; None: not known."""
         self._stream = stream
         self._fails_on_loss = fails_on_loss
         self._expected: str | None = None
@@ -81,22 +84,33 @@ class Shard:
             self.next = answer.get("NextShardIterator")
             self.behind_ms = int(answer.get("MillisBehindLatest") or 0)
             self.is_closed = self.next is None
-            self.seen_s = None if self.behind_ms else told_s(answer)
             if self._expected is not None:
                 if not found and not self.is_closed and self.behind_ms:
                     continue  # gaps are allowed
-                found = self._proven(found)
+                found = self._proven(found, told_s(answer))
+            self.seen_s = self._seen(answer)
             if found or self.is_closed or not self.behind_ms:
                 break
         if found:
             self.position = Position.after(found[-1]["SequenceNumber"])
         return found
 
-    def _proven(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return what follows the record that was read last, which must be the first here."""
+    def _seen(self, answer: Mapping[str, Any]) -> float | None:
+        """Return since when there may be more. A closed shard does not tell since when its children have some."""
+        if not self.behind_ms and not self.is_closed:
+            return told_s(answer)
+        return arrival_s(answer["Records"][-1]) if answer["Records"] else self.seen_s
+
+    def _proven(self, found: list[dict[str, Any]], now_s: float | None) -> list[dict[str, Any]]:
+        """Return what follows the record that was read last, which must be the first here.
+
+        It may be gone where all was read so lately that what followed is not: there was nothing for long.
+        """
         expected, self._expected = self._expected, None
         if found and found[0]["SequenceNumber"] == expected:
             return found[1:]
+        if now_s is not None and self.seen_s is not None and self.seen_s > now_s - _KEPT_ALWAYS_S:
+            return found
         then = (
             f"the next that is kept came at {found[0]['ApproximateArrivalTimestamp']}"
             if found
@@ -105,17 +119,25 @@ class Shard:
         self._lost(f"its record {expected}, up to which was read, is gone, and {then}")
         return found
 
-    def require_kept(self, seen_s: float | None, kept_s: float) -> None:
-        """See that a place where nothing was read yet cannot have lost what came since ``seen_s``.
+    def require_kept(self, kept_s: float) -> None:
+        """See that a place where nothing was read yet, as behind a shard's end, cannot have lost anything.
 
         The stream keeps what came since ``kept_s``; its oldest record does not tell of those before it. Raises
         ``SourceChangedError``.
         """
-        if self.position.kind != AFTER and seen_s is not None and seen_s < kept_s:
-            seen = datetime.fromtimestamp(seen_s, UTC)
+        if self.position.kind == AFTER and not self.is_closed:
+            return  # its record tells
+        if self.seen_s is not None and self.seen_s < kept_s:
+            what = "of its children" if self.is_closed else "of it"
+            seen = datetime.fromtimestamp(self.seen_s, UTC)
             self._lost(
-                f"nothing was read of it yet up to {seen:%Y-%m-%d %H:%M:%S} UTC, which is too long ago"
+                f"nothing was read {what} yet up to {seen:%Y-%m-%d %H:%M:%S} UTC, which is too long ago"
             )
+
+    def require_parents(self, expired: Collection[str]) -> None:
+        """See that no parent has expired before it was read to its end. Raises ``SourceChangedError``."""
+        if expired:
+            self._lost(f"its parent {', '.join(sorted(expired))} was not read to its end, and has expired")
 
     def _lost(self, what: str) -> None:
         text = (
@@ -151,6 +173,11 @@ class Shard:
                 "get_shard_iterator", ShardId=self.name, ShardIteratorType="TRIM_HORIZON"
             )
         return str(answer["ShardIterator"])
+
+
+def arrival_s(record: Mapping[str, Any]) -> float:
+    """Return when a record came, in seconds since 1970. Pure."""
+    return float(record["ApproximateArrivalTimestamp"].timestamp())
 
 
 def told_s(answer: Mapping[str, Any]) -> float | None:
