@@ -112,6 +112,7 @@ class Stream:
                 told: dict[str, Any] = {
                     "ShardId": shard.name,
                     "SequenceNumberRange": {"StartingSequenceNumber": "0"},
+                    "HashKeyRange": {"StartingHashKey": str(shard.low), "EndingHashKey": str(shard.high - 1)},
                 }
                 told |= dict(zip(("ParentShardId", "AdjacentParentShardId"), shard.parents, strict=False))
                 if shard.closed:

@@ -88,8 +88,10 @@ class KinesisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tell(self._hadoop)
         # Spark takes a batch only if its time zones and nullability are exactly these.
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        records = Task(self._options, partition.share).records()
-        for batch in batches(records, aggregated=self._options.aggregated):
+        task = Task(self._options, partition.share)
+        records = task.records()
+        within = task.hash_keys(records)
+        for batch in batches(records, aggregated=self._options.aggregated, within=within):
             yield batch.cast(schema)
 
     @without_frames

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 WHO = "the source kinesis"
 TASKS_MAX = 1000
+KPL = "kpl"
 
 
 def _starting(text: str) -> Position:
@@ -33,6 +34,12 @@ def _some(text: str) -> int:
     if not whole(text):
         raise ValueError(text)
     return whole(text)
+
+
+def _aggregated(text: str) -> str:
+    if text.strip().lower() not in {"true", "false", KPL}:
+        raise ValueError(text)
+    return text.strip().lower()
 
 
 DECLARED = (
@@ -78,9 +85,11 @@ DECLARED = (
     ),
     Option(
         name="aggregated",
-        doc="whether records may hold many, as the Kinesis Producer Library (KPL) packs them; each is a row then",
+        doc="whether records may hold many, as the Kinesis Producer Library (KPL) packs them; each is a row then; with "
+        "kpl, less those whose key is another shard's, which the KPL writes again",
         default="false",
-        read=boolean,
+        read=_aggregated,
+        form="true, false or kpl",
     ),
     Option(
         name="failOnDataLoss",
@@ -103,6 +112,8 @@ class SourceOptions:
     fetch_s: float
     tasks: int
     aggregated: bool
+    keeps_ranges: bool
+    """Whether a message whose hash key is outside of its shard's is left out."""
     fails_on_loss: bool
 
     @classmethod
@@ -122,6 +133,7 @@ class SourceOptions:
             shard_bytes_max=options["maxBytesPerShard"],
             fetch_s=options["maxFetchMs"] / 1000,
             tasks=options["tasks"],
-            aggregated=options["aggregated"],
+            aggregated=options["aggregated"] != "false",
+            keeps_ranges=options["aggregated"] == KPL,
             fails_on_loss=options["failOnDataLoss"],
         )

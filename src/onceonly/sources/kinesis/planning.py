@@ -15,7 +15,7 @@ from onceonly.families.kinesis import RefusedCallError, Stream
 from onceonly.sources.kinesis.options import WHO, SourceOptions
 from onceonly.sources.kinesis.positions import AFTER, LATEST, TIME, TRIM, Offset, Position, starts_of
 from onceonly.sources.kinesis.ranges import KEPT, End, Range, Ranges
-from onceonly.sources.kinesis.shards import FAR_MS, Shard, told_s
+from onceonly.sources.kinesis.shards import FAR_MS, Shard, listed, told_s
 from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
@@ -302,13 +302,8 @@ class Planner:
         return False
 
     def _shards(self) -> dict[str, dict[str, Any]]:
-        answer = self._stream.ask("list_shards")
-        self._listed_at = told_s(answer)
-        found = list(answer["Shards"])
-        while answer.get("NextToken"):
-            answer = self._stream.ask("list_shards", named=False, NextToken=answer["NextToken"])
-            found += answer["Shards"]
-        return {each["ShardId"]: each for each in found}
+        shards, self._listed_at = listed(self._stream)
+        return shards
 
 
 def _parents(shard: Mapping[str, Any]) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from onceonly import failpoints
@@ -12,7 +13,8 @@ from onceonly.families.kinesis import Stream
 from onceonly.sources.kinesis.options import WHO, SourceOptions
 from onceonly.sources.kinesis.positions import Position, starts_of
 from onceonly.sources.kinesis.ranges import End, Range, Ranges, checksum
-from onceonly.sources.kinesis.shards import LIMIT_MAX, Shard, arrival_s
+from onceonly.sources.kinesis.rows import is_aggregate
+from onceonly.sources.kinesis.shards import LIMIT_MAX, Shard, arrival_s, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +82,20 @@ class Task:
             if standing == found:
                 return records
         return self._exactly(standing)
+
+    def hash_keys(self, records: Records) -> dict[str, tuple[int, int]]:
+        """Return the first and the last hash key of each shard, where messages with others are left out.
+
+        One request, where there are aggregates. Raises a typed error.
+        """
+        if not self._options.keeps_ranges or not any(
+            map(is_aggregate, chain.from_iterable(records.values()))
+        ):
+            return {}
+        ranges = {name: shard["HashKeyRange"] for name, shard in listed(self._stream)[0].items()}
+        return {
+            name: (int(each["StartingHashKey"]), int(each["EndingHashKey"])) for name, each in ranges.items()
+        }
 
     def _shard(self, name: str, next_: str | None = None) -> Shard:
         return Shard(

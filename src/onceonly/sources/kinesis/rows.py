@@ -26,9 +26,15 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def batches(
-    records: Mapping[str, Sequence[Mapping[str, Any]]], *, aggregated: bool
+    records: Mapping[str, Sequence[Mapping[str, Any]]],
+    *,
+    aggregated: bool,
+    within: Mapping[str, tuple[int, int]] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of records, shard by shard, in the order of each."""
+    """Yield the rows of records, shard by shard, in the order of each.
+
+    ``within`` are the first and the last hash key of shards of which messages with other keys are left out.
+    """
     import pyarrow as pa
 
     kinds = (pa.binary(), pa.string(), pa.string(), pa.int32(), pa.string(), pa.timestamp("us", "UTC"))
@@ -37,7 +43,8 @@ def batches(
         rows = [
             (data, key, record["SequenceNumber"], place, shard, record["ApproximateArrivalTimestamp"])
             for record in records[shard]
-            for place, (key, data) in enumerate(unpacked(record) if aggregated else [_whole(record)])
+            for place, (key, data, at) in enumerate(unpacked(record) if aggregated else [_whole(record)])
+            if at is None or not within or shard not in within or _is_in(key, at, within[shard])
         ]
         for first in range(0, len(rows), _BATCH_ROWS):
             columns = zip(*rows[first : first + _BATCH_ROWS], strict=True)
@@ -45,8 +52,15 @@ def batches(
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def unpacked(record: Mapping[str, Any]) -> list[tuple[str, bytes]]:
-    """Return partition key and data of each message in a record; its own where it is no aggregate.
+def is_aggregate(record: Mapping[str, Any]) -> bool:
+    """Say whether a record looks like an aggregate."""
+    return bytes(record["Data"]).startswith(_MAGIC)
+
+
+def unpacked(record: Mapping[str, Any]) -> list[tuple[str, bytes, str | None]]:
+    """Return partition key, data and explicit hash key of each message in a record.
+
+    Its own where it is no aggregate, with None; a message without such a hash key has an empty one.
 
     An aggregate begins with four bytes of its own, and ends with the MD5 of what lies between, a protocol buffer.
     """
@@ -57,20 +71,29 @@ def unpacked(record: Mapping[str, Any]) -> list[tuple[str, bytes]]:
         return [_whole(record)]
     try:
         keys: list[str] = []
-        found: list[tuple[int, bytes]] = []
+        hashes: list[str] = []
+        found: list[tuple[int, bytes, int | None]] = []
         for field, value in _fields(body):
             if field == 1:
                 keys.append(bytes(value).decode())
+            elif field == 2:  # noqa: PLR2004  an explicit hash key
+                hashes.append(bytes(value).decode())
             elif field == 3:  # noqa: PLR2004  a message
                 told = dict(_fields(bytes(value)))
-                found.append((int(told[1]), bytes(told[3])))
-        return [(keys[key], value) for key, value in found]
+                found.append((int(told[1]), bytes(told[3]), told.get(2)))
+        return [(keys[key], value, "" if at is None else hashes[at]) for key, value, at in found]
     except (IndexError, KeyError, UnicodeDecodeError, ValueError, TypeError):
         return [_whole(record)]  # what looks like one by chance
 
 
-def _whole(record: Mapping[str, Any]) -> tuple[str, bytes]:
-    return record["PartitionKey"], record["Data"]
+def _whole(record: Mapping[str, Any]) -> tuple[str, bytes, None]:
+    return record["PartitionKey"], record["Data"], None
+
+
+def _is_in(key: str, explicit: str, within: tuple[int, int]) -> bool:
+    low, high = within
+    digest = hashlib.md5(key.encode(), usedforsecurity=False)
+    return low <= (int(explicit) if explicit.isdecimal() else int(digest.hexdigest(), 16)) <= high
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:

@@ -175,6 +175,16 @@ class Shard:
         return str(answer["ShardIterator"])
 
 
+def listed(stream: Stream) -> tuple[dict[str, dict[str, Any]], float | None]:
+    """Return the shards of a stream by their names, and when that was, by the service's clock. Raises a typed error."""
+    answer = stream.ask("list_shards")
+    now_s, found = told_s(answer), list(answer["Shards"])
+    while answer.get("NextToken"):
+        answer = stream.ask("list_shards", named=False, NextToken=answer["NextToken"])
+        found += answer["Shards"]
+    return {each["ShardId"]: each for each in found}, now_s
+
+
 def arrival_s(record: Mapping[str, Any]) -> float:
     """Return when a record came, in seconds since 1970. Pure."""
     return float(record["ApproximateArrivalTimestamp"].timestamp())
