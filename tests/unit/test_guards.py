@@ -220,7 +220,7 @@ def test_ids_of_topics_are_kept_and_compared_at_the_next_start(checkpoint: Path,
         ("x", kafka.Standing({"a": {0: 9}}, {"a": {0: 5}}), {"a": ("id-a",)}),
     ]
     assert known.read(FolderFiles(checkpoint)) == Known(
-        formats=("kafka",), promise="exactly-once", topics={"a": ("id-a",)}
+        formats=("kafka",), promise="exactly-once", topics={"a": ("id-a",)}, since={"a": 0}
     )
 
 
@@ -237,6 +237,39 @@ def test_the_id_of_a_topic_made_anew_is_kept_only_where_the_query_goes_on(
     asked.findings = []
     made(checkpoint, on("x", "a")).look(0, EXACTLY)
     assert [seen for _, _, seen in asked.seen] == [{}, *[{"a": ("id-a",)}] * 3, {"a": ("new",)}]
+
+
+@pytest.mark.parametrize("is_seen_without", [False, True])
+def test_a_topic_that_was_left_out_is_new_when_it_is_taken_in_again(
+    checkpoint: Path, asked: Asked, *, is_seen_without: bool
+) -> None:
+    """Whatever it was before; once it was read again, it must stay what it is."""
+    note(checkpoint, 0, end='{"a":{"0":1},"b":{"0":1}}')
+    made(checkpoint, on("x", "a")).look(0, EXACTLY)
+    note(checkpoint, 1, end='{"a":{"0":2}}')
+    if is_seen_without:
+        made(checkpoint, on("x", "a")).look(1, EXACTLY)
+    asked.ids["b"] = "another"
+    note(checkpoint, 2, end='{"a":{"0":3},"b":{"0":1}}')
+    for _ in range(2):  # it is killed, and the epoch is replayed
+        made(checkpoint, on("x", "a")).look(2, EXACTLY)
+    note(checkpoint, 3, end='{"a":{"0":4},"b":{"0":2}}')
+    made(checkpoint, on("x", "a")).look(3, EXACTLY)
+    only_a, both = {"a": ("id-a",)}, {"a": ("id-a",), "b": ("another",)}
+    assert [seen for _, _, seen in asked.seen[-3:]] == [only_a, both, both]
+
+
+def test_a_topic_that_is_left_out_and_taken_in_between_two_looks_is_new(
+    checkpoint: Path, asked: Asked
+) -> None:
+    note(checkpoint, 0, end='{"a":{"0":1},"b":{"0":1}}')
+    made(checkpoint, on("x", "a")).look(0, EXACTLY)
+    note(checkpoint, 1, end='{"a":{"0":2}}')
+    made(checkpoint, on("x", "a")).look(1, EXACTLY)
+    note(checkpoint, 9, end='{"a":{"0":2},"b":{"0":1}}')
+    note(checkpoint, 10, end='{"a":{"0":3},"b":{"0":2}}')
+    made(checkpoint, on("x", "a")).look(10, EXACTLY)
+    assert asked.seen[-1][2] == {"a": ("id-a",)}
 
 
 def test_each_topic_is_asked_of_the_source_that_reads_it(

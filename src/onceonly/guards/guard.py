@@ -46,6 +46,7 @@ class _Seen:
 
     findings: list[Finding]
     topics: dict[str, tuple[str, ...]]
+    since: dict[str, int]
 
 
 class Guard:
@@ -90,7 +91,12 @@ class Guard:
             self._tell(epoch, replace(finding, what=f"{finding.what}. It goes on, as it was told to"))
         promise = end_to_end(sources, guarantees)
         self._say(sources, promise, guarantees)
-        now = Known(formats=tuple(named(each) for each in sources), promise=promise, topics=seen.topics)
+        now = Known(
+            formats=tuple(named(each) for each in sources),
+            promise=promise,
+            topics=seen.topics,
+            since=seen.since,
+        )
         if now != before:
             known.write(self._checkpoint, now)
 
@@ -104,7 +110,7 @@ class Guard:
             return None
 
     def _see(self, sources: Sequence[Source], epoch: int, before: Known) -> _Seen:
-        seen = _Seen([], dict(before.topics))
+        seen = _Seen([], dict(before.topics), dict(before.since))
         watched = [each for each in sources if each.format in {KAFKA, FILES}]
         if not watched:
             return seen
@@ -138,10 +144,14 @@ class Guard:
         now: dict[str, tuple[str, ...]] = {}
         for name, end in read.items():
             starts = kafka.offsets_of(before.get(name, "")) or {}
+            if starts:
+                _forget_left_out(seen, end.keys() - starts.keys(), epoch)
             for topic, topic_id in self._look(of_kafka, kafka.Standing(end, starts), epoch, seen).items():
                 now[topic] = tuple(dict.fromkeys((*now.get(topic, ()), topic_id)))
-        # In place of those before: the id of one that was made anew is good no more.
-        seen.topics |= now
+        # In place of those before: the id of one that was made anew is good no more, nor of one that is not read.
+        ends_of_all = set(chain.from_iterable(read.values()))
+        seen.topics = {topic: ids for topic, ids in seen.topics.items() if topic in ends_of_all} | now
+        seen.since = {topic: seen.since.get(topic, epoch) for topic in seen.topics}
 
     def _look(self, sources: Sequence[Source], standing: Standing, epoch: int, seen: _Seen) -> dict[str, str]:
         """Look at the topics of one source; return their ids, none where nobody can look."""
@@ -208,6 +218,14 @@ class Guard:
             f"Query {self._query}, chk-{epoch}: {what}",
             next_step=f"{steps}. To go on as it is, start once with {SOURCE_CHANGED}={GoOn.GO_ON.value}",
         )
+
+
+def _forget_left_out(seen: _Seen, begun: Collection[str], epoch: int) -> None:
+    """Forget topics that begin in this epoch and were seen in one before: meanwhile they were left out."""
+    for topic in begun:
+        if seen.since.get(topic) != epoch:
+            seen.topics.pop(topic, None)
+            seen.since.pop(topic, None)
 
 
 def reader_of(sources: Sequence[Source], ends: Collection[str]) -> Source | None:

@@ -30,12 +30,14 @@ _FORMAT = Format(
 class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``formats`` are those of the sources, none where nobody could look; ``promise`` is from end to end.
 
-    ``topics`` has the ids of each topic of that name, of which a query with several clusters has several.
+    ``topics`` has the ids of each topic of that name, of which a query with several clusters has several; ``since`` the
+    epoch in which each was seen first.
     """
 
     formats: tuple[str, ...] = ()
     promise: str = ""
     topics: dict[str, tuple[str, ...]] = {}
+    since: dict[str, int] = {}
 
 
 def read(checkpoint: CheckpointFiles) -> Known | None:
