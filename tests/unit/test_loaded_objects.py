@@ -19,6 +19,7 @@ from onceonly.families.loaded.objects import ObjectHome
 from onceonly.families.loaded.places import home_at
 from onceonly.model import AlreadyCommitted, Committed, Lost
 from onceonly.ports.standing import Held
+from onceonly.rows.checksum import RowChecksum
 from onceonly.stores import opened
 from onceonly.stores.access import Hadoop
 
@@ -296,3 +297,26 @@ def test_a_store_that_is_away_is_waited_for(bench: Bench, double: S3Double) -> N
     with pytest.raises(UnavailableError, match="gave no usable answer"):
         bench.sink().commit(handle)
     assert kept(double) != []
+
+
+def test_rows_are_read_back_from_a_store_and_an_object_changed_at_its_length_is_told(
+    bench: Bench, double: S3Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = pa.RecordBatch.from_pylist([{"key": "a", "value": "row 1"}, {"key": "b", "value": "row 2"}])
+    handle = bench.committed(written)
+    [key] = [key for key in double.objects if key.endswith(".parquet")]
+    monkeypatch.setattr(Stored, "files_now", lambda _: [f"s3a://{BUCKET}/{key}"])
+    total = RowChecksum()
+    total.add(written)
+
+    def read_back() -> Held:
+        held = bench.sink().read_back(bench.query, [handle])
+        assert held is not None
+        return held
+
+    assert read_back() == Held(rows=2, checksum=total.value)
+    data = double.objects[key]
+    double.objects[key] = data.replace(b"row 1", b"row 9", 1)
+    assert (read_back().rows, read_back().checksum == total.value) == (2, False)
+    double.objects[key] = data[::-1]
+    assert "other content than was written" in read_back().wrong[0]

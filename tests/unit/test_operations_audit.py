@@ -279,6 +279,22 @@ def test_a_delta_table_tells_of_epoch_and_total(tmp_path: Path, change: str) -> 
         assert (found[0], found[1]) == (Word.DIFFERS, Word.SAME)
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_whose_file_was_changed_in_its_place_tells_it(tmp_path: Path, kind: str) -> None:
+    job = Job(kind, tmp_path)
+    with job.world:
+        sink: Any = job.world.driver
+        home = Path(sink.home.text)
+        path = next(each for each in home.rglob("*.parquet") if b"row 0" in each.read_bytes())
+        assert not [text for each in job.audit().findings for text in each.told], "values were compared"
+        _with_one_changed(path)
+        assert job.found() == {0: Word.DIFFERS, 1: Word.SAME, None: Word.SAME}
+        assert "at least one was changed" in job.audit().findings[0].told[0]
+        path.write_bytes(path.read_bytes()[::-1])  # nobody can read it
+        assert job.found()[0] is Word.DIFFERS
+        assert "other content than was written" in job.audit().findings[0].told[0]
+
+
 @pytest.mark.parametrize("change", ["removed", "doubled", "changed"])
 def test_an_iceberg_table_tells_of_epoch_and_total(tmp_path: Path, change: str) -> None:
     job = Job("iceberg", tmp_path)

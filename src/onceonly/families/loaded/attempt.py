@@ -59,6 +59,8 @@ class Layout:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
+        self.left_out: tuple[str, ...] = ()
+        """The partition columns that files lack, as the target's log has their values."""
 
     def keys(self, rows: pa.RecordBatch) -> Mapping[str, pa.Array]:  # noqa: ARG002  for those that have some
         """Return the partition values of each row, by name."""

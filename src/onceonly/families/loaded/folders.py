@@ -79,6 +79,9 @@ class FolderHome:
         places = [self.folder / folder / path for path in paths]
         return [place.stat().st_size if place.exists() else None for place in places]
 
+    def open(self, path: str) -> BinaryIO:
+        return (self.folder / path).open("rb")
+
     def known(self, names: Iterable[str]) -> set[str]:
         return {
             str(local_folder(name, what="a data file").resolve())

@@ -13,6 +13,7 @@ sweep, makes nothing whole: it leaves an object that no log names, as a vacuum f
 from __future__ import annotations
 
 import errno
+import io
 import time
 from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import unquote
@@ -102,6 +103,12 @@ class ObjectHome:
     def sizes(self, folder: str, paths: Sequence[str]) -> list[int | None]:
         listed = self.store.sizes(f"{folder}/")
         return [self._size(f"{folder}/{path}", listed) for path in paths]
+
+    def open(self, path: str) -> BinaryIO:
+        data = self.store.get(path)
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, "it is gone", self.store.where(path))
+        return io.BytesIO(data)
 
     def known(self, names: Iterable[str]) -> set[str]:
         begin = f"{self.address.text}/"

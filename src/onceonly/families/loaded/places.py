@@ -103,6 +103,10 @@ class Home(Protocol):
         """Return the length of each of these files in an attempt's folder, None where it is not there."""
         ...
 
+    def open(self, path: str) -> BinaryIO:
+        """Open a data file below this place to read it. Raises ``OSError``, or a store's typed errors."""
+        ...
+
     def known(self, names: Iterable[str]) -> set[str]:
         """Return what a table's log calls its data files, as ``called`` calls them; others are left out."""
         ...

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import LogError
 from onceonly.families import behind
-from onceonly.families.loaded import missing
+from onceonly.families.loaded import auditing, missing
 from onceonly.families.loaded.attempt import Attempt
 from onceonly.families.loaded.load import Load, app_of, epoch_of, folder_of
 from onceonly.families.loaded.options import DECLARED
@@ -30,8 +30,7 @@ from onceonly.model import (
     Unknown,
 )
 from onceonly.ports import Leftover, TwoPhaseCommitSink
-from onceonly.ports.standing import Held, Part, Standing, Stands
-from onceonly.words import n
+from onceonly.ports.standing import Standing, Stands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from onceonly.families.loaded.places import Home
     from onceonly.model import Outcome
     from onceonly.ports import Option, QueryContext, Refused, WriteContext
+    from onceonly.ports.standing import Held, Part
 
 TRIES_MAX = 20
 """How often an entry is tried in one commit while others are quicker; then the runtime asks again."""
@@ -253,24 +253,14 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         seen = self.files_now()
         if seen is None:
             return None
-        home = self.home
-        now = home.known(seen)
-        rows = 0
-        wrong: list[str] = []
-        for load in map(Load.of, handles):
-            sizes = home.sizes(load.folder, [file.path for file in load.files])
-            for file, size in zip(load.files, sizes, strict=True):
-                path = f"{load.folder}/{file.path}"
-                if home.called(path) not in now:
-                    wrong.append(
-                        f"{home.text}/{path}: the table no longer has it: some of its {n(file.rows, 'row')} changed "
-                        "or removed, or the table was compacted"
-                    )
-                elif size != file.bytes:
-                    wrong.append(f"{home.text}/{path}: it is gone, or not as long as it was written")
-                else:
-                    rows += file.rows
-        return Held(rows=rows, wrong=tuple(wrong))
+        return auditing.held(self.home, seen, map(Load.of, handles))
+
+    def read_back(self, context: QueryContext, handles: Sequence[Handle]) -> Held | None:
+        counted = self.held(handles) if handles else None
+        if counted is None or counted.wrong:
+            return counted
+        loads = [Load.of(handle) for handle in handles]
+        return auditing.read_back(self.home, counted, loads, context.columns, self.layout)
 
     def newest_epoch(self, context: QueryContext) -> int | None:
         app = app_of(context.query, context.sink)

@@ -33,14 +33,14 @@ class DeltaLayout(Layout):
         from pyarrow import types
 
         super().__init__(schema)
-        self._partition_by = tuple(partition_by)
+        self.left_out = tuple(partition_by)
         self._content = [name for name in schema.names if name not in partition_by]
         first = self._content[:indexed] if indexed >= 0 else self._content
         # Of a column with parts, the log wants a figure for each part, and reads nothing where there is one for all.
         self._indexed = [name for name in first if not types.is_nested(schema.field(name).type)]
 
     def keys(self, rows: pa.RecordBatch) -> Mapping[str, pa.Array]:
-        return {name: self._key(name, rows.column(name)) for name in self._partition_by}
+        return {name: self._key(name, rows.column(name)) for name in self.left_out}
 
     def text(self, value: Any) -> str | None:  # noqa: ANN401  whatever a key is
         return partition_text(value)

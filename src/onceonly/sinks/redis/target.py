@@ -123,7 +123,7 @@ class Target(Connections):
 
     # --- books ----------------------------------------------------------------------------------------------
 
-    # Each query has a hash of its own: what is noted of a batch stays for good. An older version had all in that of all,
+    # Each query has a hash of its own: what is noted of a batch stays for good. An older version had all in one,
     # where what stands of a query counts as well.
 
     def draw(self, above: int) -> int:
