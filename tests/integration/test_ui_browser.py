@@ -189,7 +189,7 @@ def test_without_a_script_the_verdict_and_the_tables_stay(server: Server, browse
         for name, words in TABS:
             page.get_by_role("link", name=words, exact=True).click()
             assert page.url == f"{server.base}/{QUERY}/{name}"
-            assert page.locator("table tbody tr").count() > 0
+            page.locator("table tbody tr").first.wait_for()
             page.get_by_text("Without JavaScript this page stands still").wait_for()
         page.goto(f"{server.base}/{QUERY}/now")
         assert "chk-79 is decided, and 2 transactions" in str(page.locator(".oo-verdict").text_content())
