@@ -54,6 +54,17 @@ class Job:
             options={"url": f"sqlite:///{self.database}", "table": "t"},
             letters=LetterSettings(format="onceonly.files", options=options),
         )
+        self.letters_class = FILES
+
+    def to_database(self) -> None:
+        """Let letters go to a table, too."""
+        numbers = "epoch BIGINT, slot INT, number BIGINT, partition INT"
+        self.ask(
+            f"CREATE TABLE dead (code TEXT, why TEXT, row TEXT, query TEXT, sink TEXT, topic TEXT, {numbers})"
+        )
+        options = {**self.settings.options, "table": "dead"}
+        letters = LetterSettings(format="onceonly.sqlite", options=options)
+        self.settings, self.letters_class = replace(self.settings, letters=letters), SQLITE
 
     def ask(self, sql: str) -> list[Any]:
         with closing(sqlite3.connect(self.database)) as db, db:
@@ -65,7 +76,7 @@ class Job:
             actor="driver",
             application=uuid.uuid4().hex,
         )
-        made.enlist(self.settings, SQLITE, COLUMNS, FILES if self.settings.letters else None)
+        made.enlist(self.settings, SQLITE, COLUMNS, self.letters_class if self.settings.letters else None)
         return made
 
     def is_decided_and_refused(self) -> None:
@@ -88,7 +99,7 @@ class Job:
             batch = pa.RecordBatch.from_pylist([{"id": id_, "name": name} for id_, name in rows])
             letters = None
             if beside is not None:
-                made = build(beside, FILES, checkpoint=str(self.checkpoint))
+                made = build(beside, self.letters_class, checkpoint=str(self.checkpoint))
                 letters = Letters(made, plan, context, limit=9)
             votes.append(run_slot(sink, plan, context, [batch], letters=letters))
         if change:
@@ -117,6 +128,8 @@ class Job:
         return sorted(name for (name,) in self.ask("SELECT name FROM t"))
 
     def dead(self) -> list[str]:
+        if self.letters_class is SQLITE:
+            return sorted(json.loads(row)["name"] for (row,) in self.ask("SELECT row FROM dead"))
         lines = [line for path in self.letters.glob("*.json") for line in path.read_text().splitlines()]
         return sorted(json.loads(json.loads(line)["row"])["name"] for line in lines)
 
@@ -151,6 +164,36 @@ def test_exactly_the_rows_that_are_refused_become_letters_and_the_rest_is_applie
     coordinator = job.started()
     assert coordinator.plan(0, run="r2").mode is Mode.DRAIN
     coordinator.close()
+
+
+@pytest.mark.parametrize("lost", ["rows", "letters", "both"])
+def test_what_is_lost_of_a_slot_that_was_diverted_is_written_again_as_it_was_diverted(
+    tmp_path: Path, lost: str
+) -> None:
+    job = Job(tmp_path)
+    if lost != "rows":  # of files nobody could prove it
+        job.to_database()
+    job.is_decided_and_refused()
+    first, second = job.refused_slots()
+    if lost == "rows":  # its letter is there by then
+        divert(job, first)
+        assert (job.rows(), job.dead()) == ([], ["again"])
+    else:
+        killed(job, "divert.after_link")
+    for path in (job.checkpoint / "onceonly").rglob("0.0.*.arrow"):
+        if (
+            path.parent.name == "sqlite"
+            if lost == "rows"
+            else lost == "both" or path.parent.name == "sqlite.letters"
+        ):
+            path.unlink()
+    divert(job, second)
+    for _ in range(2):
+        coordinator = job.started()
+        job.decide(coordinator)
+        coordinator.close()
+    assert job.pending() == []
+    assert (job.rows(), job.dead()) == (["a", "b", "c", "d"], sorted(BAD))
 
 
 def test_a_transaction_whose_rows_are_all_taken_is_left_as_it_is(job: Job) -> None:

@@ -10,6 +10,7 @@ from onceonly import events, failpoints
 from onceonly.errors import ConfigurationError, EpochTimeoutError, RecordRefusedError
 from onceonly.executor import dead_letters as dead
 from onceonly.executor.ballot import Ballot
+from onceonly.executor.diverted import Diverted, marked
 from onceonly.model import Guarantee, Mode, Plan, Vote, letters_name
 from onceonly.rows import compiled
 from onceonly.rows.checksum import RowChecksum, require_comparable
@@ -84,13 +85,14 @@ def run_slot(
             compiled.expect(checksum.rows + batch.num_rows)
             checksum.add(batch)
         return Ballot(vote=_vote(context, checksum, None))
-    attempt = _Attempt(sink, context, checksum, deadline, letters)
+    diverted = Diverted(plan, context.sink, context.slot)
+    attempt = _Attempt(sink, context, checksum, deadline, letters, diverted)
     try:
         attempt.write(batches)
         if letters is not None and letters.beyond:
             attempt.drop()
             return _counted(context, checksum, letters)
-        handle = attempt.prepare()
+        handle = marked(attempt.prepare(), diverted.told)
     except BaseException as error:
         _record("slot.failed", context, error=type(error).__name__)
         attempt.drop()
@@ -107,7 +109,7 @@ def run_slot(
     vote = replace(_vote(context, checksum, handle), bytes=attempt.bytes)
     if letters is None or not letters.rows:
         return Ballot(vote=vote)
-    beside = _vote(letters.context, letters.checksum, letters.handle)
+    beside = _vote(letters.context, letters.checksum, marked(letters.handle, diverted.told))
     return Ballot(vote=vote, letters=beside, refused=letters.first)
 
 
@@ -128,6 +130,7 @@ class _Attempt:
         checksum: RowChecksum,
         deadline: Deadline,
         letters: Letters | None,
+        diverted: Diverted,
     ) -> None:
         self.has_rows = False
         self.bytes = 0
@@ -136,6 +139,7 @@ class _Attempt:
         self._checksum = checksum
         self._deadline = deadline
         self._letters = letters
+        self._diverted = diverted
         self._transaction: Any = None
         self._begun = False
 
@@ -150,11 +154,24 @@ class _Attempt:
             checksum.add(batch)
             self.bytes += batch.nbytes
             deadline.check("writing")
-            refused = self._sink.write(self._transaction, batch)
+            refused = self._refused(batch)
             if refused:
                 _set_aside(self._context, self._letters, batch, refused, checksum.rows - batch.num_rows)
             failpoints.hit("slot.during_write")
             deadline.check("waiting for rows")
+
+    def _refused(self, batch: pa.RecordBatch) -> Sequence[Refused]:
+        """Write a batch; return the rows that are refused, or were diverted before."""
+        diverted = self._diverted.among(batch)
+        if not diverted:
+            return self._sink.write(self._transaction, batch) or ()
+        import numpy as np
+        import pyarrow as pa
+
+        places = np.setdiff1d(np.arange(batch.num_rows), [each.row for each in diverted])
+        rest = batch.take(pa.array(places))
+        refused = self._sink.write(self._transaction, rest) or () if rest.num_rows else ()
+        return [*diverted, *(replace(each, row=int(places[each.row])) for each in refused)]
 
     def prepare(self) -> Handle | None:
         """Make rows and letters durable; the rows that are left of the checksum are the sink's own."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import events, failpoints
 from onceonly.errors import ConfigurationError, InDoubtError, LogError
+from onceonly.executor import diverted
 from onceonly.executor.dead_letters import Letters, columns_of, refuse_same_target
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.sink import named
@@ -108,7 +109,7 @@ def _divert(
     )  # fmt: skip
     actions = ActionFiles(checkpoint.store)
     actions.put(action)
-    votes = _prepare(sink, letters, plan, context, rows, refused)
+    votes = _prepare(sink, letters, plan, context, rows, refused, diverted.of(handle))
     failpoints.hit("divert.after_prepare")
     if handle.transaction not in sink.void(named([handle])):
         raise InDoubtError(
@@ -146,8 +147,12 @@ def _prepare(
     context: WriteContext,
     rows: pa.RecordBatch,
     refused: Sequence[Refused],
+    before: bytes,
 ) -> tuple[Vote, ...]:
-    """Stage the rows that are taken, and prepare the others as letters; return the votes for both."""
+    """Stage the rows that are taken, and prepare the others as letters; return the votes for both.
+
+    ``before`` says what was diverted of this slot already.
+    """
     import numpy as np
     import pyarrow as pa
 
@@ -165,8 +170,12 @@ def _prepare(
             rows=counted.rows, checksum=counted.value, handle=handle, stamp=events.stamp(),
         )  # fmt: skip
 
-    staged = sink.stage_again(context, kept) if kept.num_rows else None
-    return vote(context, checksum, staged), vote(letters.context, letters.checksum, letters.handle)
+    # What is lost of either is written again by an attempt that must know the others' rows.
+    told = before + diverted.told(rows.take(pa.array([each.row for each in refused])))
+    staged = diverted.marked(sink.stage_again(context, kept) if kept.num_rows else None, told)
+    return vote(context, checksum, staged), vote(
+        letters.context, letters.checksum, diverted.marked(letters.handle, told)
+    )
 
 
 def _pending(checkpoint: Checkpoint, name: str) -> tuple[Link, Vote]:

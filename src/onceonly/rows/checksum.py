@@ -64,7 +64,7 @@ class RowChecksum:
         if batch.num_rows == 0:
             return
         self.rows += batch.num_rows
-        self._sum = (self._sum + _murmur(batch)) % _MODULUS
+        self._sum = (self._sum + int(hashes(batch).sum(dtype="uint64"))) % _MODULUS
 
     def less(self, other: RowChecksum) -> None:
         """Take away rows that were added, by the sum of theirs."""
@@ -77,7 +77,8 @@ class RowChecksum:
         return f"{_NAME}:{self._sum:016x}"
 
 
-def _murmur(batch: pa.RecordBatch) -> int:
+def hashes(batch: pa.RecordBatch) -> _Words:
+    """Return the hash of each row of a batch: what a checksum adds up."""
     import numpy as np
 
     hashes = np.zeros(batch.num_rows, np.uint64)
@@ -88,7 +89,7 @@ def _murmur(batch: pa.RecordBatch) -> int:
             nulls = _finished(_mixed(hashes, np.full_like(hashes, _NULL_WORD)))
             hashed = np.where(valid, hashed, nulls)
         hashes = hashed
-    return int(hashes.sum(dtype=np.uint64))
+    return hashes
 
 
 def _hash_words(column: pa.Array, seeds: _Words) -> _Words:
