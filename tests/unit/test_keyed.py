@@ -21,6 +21,7 @@ from tests.unit.keyed_double import KeyedDouble
 from onceonly.errors import (
     ConfigurationError,
     LogError,
+    OnceonlyError,
     ProtocolError,
     RecordRefusedError,
     TargetBehindError,
@@ -550,6 +551,34 @@ def test_a_target_that_went_back_stops_the_next_start(bench: Bench) -> None:
     assert sink.newest_epoch(query_context()) is None
     with pytest.raises(TargetBehindError, match="holds none"):
         sink.look_back(query_context(), 2, handles[-1:])
+
+
+@pytest.mark.parametrize(
+    ("newest", "error", "said"),
+    [
+        (2, TargetBehindError, "an older dump was restored"),
+        (
+            3,
+            TargetBehindError,
+            "come to chk-3 without .* an older checkpoint was restored, .* a part of the books is gone",
+        ),
+        (13, TargetBehindError, "come to chk-13 without"),
+        (
+            14,
+            LogError,
+            "holds epochs up to chk-14: an older checkpoint was restored, or a copy of it is in use",
+        ),
+    ],
+)
+def test_an_older_checkpoint_is_not_taken_for_an_older_target(
+    bench: Bench, newest: int, error: type[OnceonlyError], said: str
+) -> None:
+    handle, sink = bench.committed(("a", "1"), epoch=3), bench.sink()
+    with sink._database() as db, db:  # type: ignore[attr-defined]
+        db.execute("DELETE FROM books")
+        db.execute("UPDATE generations SET newest = ?", (newest,))
+    with pytest.raises(error, match=said):
+        sink.look_back(query_context(), 3, [handle])
 
 
 def test_a_row_that_the_target_refuses_after_the_decision_leaves_it_pending_and_named(bench: Bench) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from onceonly.errors import TargetBehindError
+from onceonly.errors import LogError, TargetBehindError
 
 OPTION = "onceonly.target.behind"
 STOP, GO_ON = "stop", "go-on"
@@ -30,6 +30,29 @@ def refuse(what: str, advice: str, *, goes_on: bool) -> None:
     raise TargetBehindError(
         what, next_step=f"{advice}. To go on without them, start once with {OPTION}={GO_ON}"
     )
+
+
+def refuse_unknown(
+    who: str, epoch: int, newest: int | None, *, kept: int, advice: str, goes_on: bool
+) -> None:
+    """Refuse what books do not know of a complete epoch, and say why as far as they tell; ``newest`` is theirs.
+
+    They have names for as many epochs as are ``kept``. ``who`` has committed the epoch; the rest as in ``refuse``.
+    Raises ``LogError`` where it is the checkpoint that went back, ``TargetBehindError`` where that is not known.
+    """
+    if newest is not None and newest > epoch + kept:
+        raise LogError(
+            f"{who} by its checkpoint, and its target holds epochs up to chk-{newest}: an older checkpoint was "
+            "restored, or a copy of it is in use elsewhere. Nothing was written",
+            next_step="Restore the newest checkpoint; or start on a new one, and accept that rows are written again.",
+        )
+    if newest is None or newest < epoch:
+        held = "holds none of its epochs" if newest is None else f"ends at chk-{newest}"
+        why = "an older dump was restored, or keys were evicted"
+    else:
+        held = f"has come to chk-{newest} without what this checkpoint decided"
+        why = "an older checkpoint was restored, or a copy of it is in use elsewhere; or a part of the books is gone"
+    refuse(f"{who}, and its target {held}: {why}", advice, goes_on=goes_on)
 
 
 def refuse_forgotten(who: str, committed: int, newest: int | None) -> None:

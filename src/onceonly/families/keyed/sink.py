@@ -278,12 +278,12 @@ class KeyedSink(StagedSink):
         names = named(handles)
         if not names or names.keys() <= set(self.known(names)):
             return
-        newest = self.newest(context.query, context.sink)
-        held = "holds none of its epochs" if newest is None else f"ends at chk-{newest}"
-        behind.refuse(
-            f"Query {context.query} has committed chk-{epoch} to the sink {context.sink}, and its target {held}: an "
-            "older dump was restored, or keys were evicted",
-            WRITE_AGAIN,
+        behind.refuse_unknown(
+            f"Query {context.query} has committed chk-{epoch} to the sink {context.sink}",
+            epoch,
+            self.newest(context.query, context.sink),
+            kept=BOOKS_EPOCHS,
+            advice=WRITE_AGAIN,
             goes_on=self.options[behind.OPTION] == behind.GO_ON,
         )
 
