@@ -517,6 +517,17 @@ def test_what_is_not_there_is_named(bench: Bench, make: Callable[[str], Bench]) 
     forgets.sink(tombstones="1 hour").check(CONTEXT)
 
 
+def test_a_table_that_removes_rows_by_itself_is_told_of(
+    make: Callable[[str], Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    forgets = make("key text PRIMARY KEY, value text")
+    forgets.sink().check(CONTEXT)
+    assert "default_time_to_live" not in caplog.text
+    forgets.ask("ALTER TABLE {} WITH default_time_to_live = 60")
+    forgets.sink().check(CONTEXT)
+    assert "removes rows 60 s after they were written (default_time_to_live)" in caplog.text
+
+
 def test_a_table_that_is_dropped_after_a_vote_leaves_the_epoch_pending_with_the_servers_word(
     bench: Bench,
 ) -> None:

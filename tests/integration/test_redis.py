@@ -495,6 +495,36 @@ def said(bench: Bench, **options: str) -> OnceonlyError:
     return raised.value
 
 
+def test_a_server_that_begins_to_throw_keys_away_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> list[str]:
+        found = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return found
+
+    with EmbeddedRedis() as server:
+        bench = Bench(server, tmp_path)
+        sink = bench.sink()
+        facts = sink.check(CONTEXT)
+        assert ["(appendfsync everysec): a power cut takes the last second" in each for each in told()] == [
+            True
+        ]
+        with bench.raw() as raw:
+            raw.execute_command("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+        assert sink.refresh(facts) == facts
+        assert told() == []  # it was asked just now
+        monkeypatch.setattr(target, "LOOK_AGAIN_S", -1.0)
+        sink.refresh(facts)
+        assert ["throws keys away" in each for each in told()] == [True]
+        sink.refresh(facts)
+        assert told() == []
+        with bench.raw() as raw:
+            raw.execute_command("CONFIG", "SET", "appendonly", "no", "save", "60 1")
+        sink.refresh(facts)
+        assert ["in memory alone (appendonly is not set)" in each for each in told()] == [True]
+
+
 def test_each_refusal_of_the_server_has_its_sentence(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

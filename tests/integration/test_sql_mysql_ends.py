@@ -104,6 +104,20 @@ def test_books_that_were_emptied_stop_the_query_and_name_what_is_missing(bench: 
         bench.sink().look_back(context, 0, [handle])
 
 
+def test_a_server_that_may_lose_what_was_committed_is_told_of(
+    bench: Bench, server: EmbeddedMariaDb, caplog: pytest.LogCaptureFixture
+) -> None:
+    some = rows(id=[1], name=["a"])
+    bench.check(some)
+    assert "may take epochs" not in caplog.text
+    server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+    try:
+        bench.check(some)
+    finally:
+        server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+    assert "innodb_flush_log_at_trx_commit = 2, and not 1: a crash or a power cut" in caplog.text
+
+
 def test_a_server_proves_who_it_is(tmp_path: Path) -> None:
     made, key = certificate(tmp_path)
     settings = {

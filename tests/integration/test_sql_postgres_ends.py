@@ -148,6 +148,16 @@ def test_a_commit_is_durable_where_the_server_would_not_wait_for_its_disk(bench:
 
 
 @pytest.mark.long
+def test_a_server_that_may_lose_what_was_committed_is_told_of(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.run("CREATE TABLE t (id bigint)")
+    bench.check(rows(id=[1]))  # of a server whose tests need no power cut
+    assert (
+        "fsync = off and full_page_writes = off: a crash or a power cut of the server may take" in caplog.text
+    )
+
+
 def test_behind_a_pooler_that_gives_each_transaction_another_connection(
     postgres: EmbeddedPostgres, bench: Bench
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from onceonly.options import Option
     from onceonly.ports import QueryContext, WriteContext
     from onceonly.sinks.cassandra.target import Table
+
+log = logging.getLogger("onceonly")
 
 FIRST = 1 << 62
 """What every timestamp begins with, in microseconds: behind all that clocks give, so that no row which somebody has
@@ -88,6 +91,11 @@ class CassandraSink(BookedSink):
                 next_step=f"ALTER TABLE {self._target.name} WITH gc_grace_seconds = {given.tombstones_s:.0f}, or set "
                 "tombstones to what no task or driver can stand still for",
             )
+        if table.lives_s:
+            log.warning(
+                "%s removes rows %d s after they were written (default_time_to_live): what was committed goes then. To "
+                "keep it: ALTER TABLE %s WITH default_time_to_live = 0.", given.where, table.lives_s, self._target.name,
+            )  # fmt: skip
         # Where no column can have a condition, it removes what is older than all rows.
         where = self._some(table)
         old = f"DELETE FROM {self._target.name} USING TIMESTAMP 1 WHERE {where}"  # noqa: S608  names are quoted

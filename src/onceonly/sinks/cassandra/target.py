@@ -48,6 +48,7 @@ class Table:
     key: tuple[str, ...]
     statics: frozenset[str]
     gc_grace_s: int
+    lives_s: int = 0
 
 
 class Target:
@@ -151,6 +152,7 @@ class Target:
             key=tuple(column.name for column in found.primary_key),
             statics=frozenset(name for name, column in found.columns.items() if column.is_static),
             gc_grace_s=int(found.options.get("gc_grace_seconds") or 0),
+            lives_s=int(found.options.get("default_time_to_live") or 0),
         )
 
     def try_permission(self, text: str) -> bool:

@@ -194,7 +194,7 @@ if epoch > newest then
 end
 return {{'noted'}}
 """
-"""Key: a query's books. Arguments: whose, the epoch, that which they must have, how many epochs back names stay, the
+"""Key: a query's books. Arguments: whose, the epoch, what they must have, how many epochs back names are kept, the
 server's life when the rows were put, or those of several, the SHA-1 of what the books have of witnesses, what they get
 (or an empty text), and names. Gives ``anew`` where its life is another, ``again`` where they have something else of
 witnesses than either, ``behind`` and their newest, ``void`` and a name, or ``noted``."""

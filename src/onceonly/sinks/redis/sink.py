@@ -74,6 +74,10 @@ class RedisSink(KeyedSink):
         value_max = self._target.look()
         return {_VALUE_MAX: value_max, **({_CLUSTER: 1} if self._target.is_cluster else {})}
 
+    def refresh(self, facts: Mapping[str, str | int]) -> Mapping[str, str | int]:
+        self._target.look_again()
+        return facts
+
     def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:  # noqa: ARG002  the server's users
         """Ask the server for what it would refuse."""
         self._target.require_rights()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,9 @@ times as many rows would cost the server twice as much each, as they do not fit 
 VALUE_BYTES_MAX = 512 << 20
 """No value is longer, and as long as a server takes one where nobody says proto-max-bulk-len."""
 VERSION_MIN = (6, 2)
+LOOK_AGAIN_S = 600.0
+"""How long a server is trusted to be configured as it was: who is short of memory changes it while the query runs."""
+_ALWAYS = "always"
 _VERSION_DIGITS = 19
 # How many of one batch are on their way at a time; the client holds their bytes. On a cluster most have one row.
 _SCRIPTS_MAX = 100
@@ -40,6 +44,9 @@ _SCRIPTS_OF_SLOTS_MAX = 1000
 
 class Target(Connections):
     """What the sink asks of its server, or of its cluster."""
+
+    _warned: frozenset[str] = frozenset()
+    _looked_s = 0.0
 
     # --- rows -----------------------------------------------------------------------------------------------
 
@@ -123,8 +130,8 @@ class Target(Connections):
 
     # --- books ----------------------------------------------------------------------------------------------
 
-    # Each query has a hash of its own: what is noted of a batch stays for good. An older version had all in one,
-    # where what stands of a query counts as well.
+    # Each query has a hash of its own: what is noted of a batch stays for good. An older version had all in that of
+    # all, where what stands of a query counts as well.
 
     def draw(self, above: int) -> int:
         """Return a generation that nobody has, of the books of all."""
@@ -136,7 +143,7 @@ class Target(Connections):
         [[held]] = self._send([("HMGET", self._options.books, "generation")])
         return int(held or 0)
 
-    def book(self, query: str, script: str, *arguments: str | int) -> Any:  # noqa: ANN401  what the script gives
+    def book(self, query: str, script: str, *arguments: str | int) -> Any:  # noqa: ANN401  what it gives
         """Run a script on a query's books; see there."""
         return self._run(script, [([self._options.books_of(query)], arguments)])[0]
 
@@ -183,7 +190,6 @@ class Target(Connections):
         Raises a typed error.
         """
         self._require_one_or_cluster()
-        lacking: set[str] = set()
         told = self._everywhere(self._told)
         for info in told:
             if _numbers(info["redis_version"]) < VERSION_MIN:
@@ -196,24 +202,24 @@ class Target(Connections):
                     f"{self._where} is a replica, which takes no writes.",
                     next_step="name its primary in the option url",
                 )
-            policy = str(info.get("maxmemory_policy", "noeviction"))
-            if policy != "noeviction" and info.get("maxmemory"):
-                lacking.add(
-                    f"throws keys away when its memory is full (maxmemory-policy {policy}): rows, versions of deleted "
-                    "keys and the books of what was committed may go. Set it to noeviction."
-                )
-            if not info.get("aof_enabled") and not info["saves"]:
-                lacking.add(
-                    "keeps nothing through a restart (neither appendonly nor save is set): the query would stop then "
-                    "and say which epochs are missing. Set appendonly to yes."
-                )
-        for what in sorted(lacking):
-            log.warning("%s %s", self._where, what)
+        self._warn(told)
         beginning = f"{self._options.tried}{uuid.uuid4().hex}"
         names = self._nodes().names_in_each(beginning) if self.is_cluster else [beginning]
         self._run(scripts.TRY, [([name], ()) for name in names])
         value_max: int = min(info["value_max"] for info in told)
         return value_max
+
+    def look_again(self) -> None:
+        """Tell what the server may lose by now, if that is new; not at each epoch. Raises a typed error."""
+        if time.monotonic() - self._looked_s > LOOK_AGAIN_S:
+            self._warn(self._everywhere(self._told))
+
+    def _warn(self, told: Sequence[Mapping[str, Any]]) -> None:
+        """Tell what servers may lose, each thing once."""
+        lacking = {what for info in told for what in _lacking(info)}
+        for what in sorted(lacking - self._warned):
+            log.warning("%s %s", self._where, what)
+        self._warned, self._looked_s = frozenset(lacking), time.monotonic()
 
     def require_rights(self) -> None:
         """See that this user may do what scripts do, without doing it. Raises a typed error."""
@@ -243,17 +249,42 @@ class Target(Connections):
     def _told(self, client: redis.Redis) -> Mapping[str, Any]:
         """Return what a server tells of itself, as far as it tells.
 
-        And whether it ``saves`` itself now and then, and ``value_max``, the bytes of its longest value.
+        And whether it ``saves`` itself now and then, when it ``syncs`` its log, and ``value_max``, the bytes of its
+        longest value.
         """
         from redis.exceptions import ResponseError
 
         try:
             saves = bool(client.config_get("save").get("save"))
+            syncs = str(client.config_get("appendfsync").get("appendfsync", _ALWAYS))
             longest = client.config_get("proto-max-bulk-len").get("proto-max-bulk-len")
         except ResponseError:  # many that are rented tell nobody
-            saves, longest = True, None
+            saves, syncs, longest = True, _ALWAYS, None
         value_max = min(int(longest or VALUE_BYTES_MAX), VALUE_BYTES_MAX)
-        return {**client.info("everything"), "saves": saves, "value_max": value_max}
+        return {**client.info("everything"), "saves": saves, "syncs": syncs, "value_max": value_max}
+
+
+def _lacking(info: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a server may lose of what it said it had, by what it tells of itself. Pure."""
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if policy != "noeviction" and info.get("maxmemory"):
+        yield (
+            f"throws keys away when its memory is full (maxmemory-policy {policy}): rows, versions of deleted keys and "
+            "the books of what was committed may go. Set it to noeviction."
+        )
+    stops = "the query would stop then and say which epochs are missing"
+    if not info.get("aof_enabled") and info["saves"]:
+        yield (
+            "keeps what was written since it last saved itself in memory alone (appendonly is not set): a crash takes "
+            f"that; {stops}. Set appendonly to yes."
+        )
+    elif not info.get("aof_enabled"):
+        yield f"keeps nothing through a restart (neither appendonly nor save is set): {stops}. Set appendonly to yes."
+    elif info["syncs"] != _ALWAYS:
+        yield (
+            f"says that it has what is not on its disk yet (appendfsync {info['syncs']}): a power cut takes the last "
+            f"second or more; {stops}. Set appendfsync to always where that is too much."
+        )
 
 
 def digits(version: int) -> str:

@@ -101,6 +101,21 @@ def tell_of_others(others: Sequence[str], options: SqlOptions, context: QueryCon
     )
 
 
+def tell_of_losses(target: Target, books: Books, context: QueryContext) -> None:
+    """Warn where a crash of the server may take what was committed, by a setting of its own."""
+    with target.transaction(keep=False) as db:
+        lossy = books.dialect.lossy(db)
+    if lossy:
+        log.warning(
+            "Query %s, sink %s: %s has %s: a crash or a power cut of the server may take epochs that were committed. "
+            "The next start stops then and names them.",
+            context.query,
+            context.sink,
+            target.options.url,
+            lossy,
+        )
+
+
 def _refuse_behind(newest: int | None, epoch: int, options: SqlOptions, who: str) -> None:
     begin = 0 if newest is None else newest + 1
     missing = f"chk-{epoch}" if begin == epoch else f"chk-{begin} to chk-{epoch}"

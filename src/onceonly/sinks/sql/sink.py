@@ -74,6 +74,7 @@ class SqlSink(StagedSink):
         self._owner = (context.query, context.sink)
         self._columns = columns = [(name, of_spark(kind)) for name, kind in context.columns]
         table = self._target.prepare(columns)
+        past.tell_of_losses(self._target, self._books, context)
         if columns:
             others = self._target.try_out(self._target.matched(columns, table), self._books)
             past.tell_of_others(others, self._options, context)

@@ -129,6 +129,10 @@ class Dialect(ABC):
         """Return the statement that lets the user make temporary tables; empty where it may, or nothing tells."""
         return ""
 
+    def lossy(self, db: Any) -> str:  # noqa: ANN401, ARG002  files are synced by the process that writes them
+        """Say which of the server's settings lets a crash take what was committed; empty where none does."""
+        return ""
+
     def files(self) -> Sequence[Path]:
         """Return what has to be written where the database is a file of this machine, and its folder."""
         return ()

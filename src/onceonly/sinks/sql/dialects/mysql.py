@@ -145,6 +145,13 @@ class MySql(Dialect):
             f"GRANT CREATE TEMPORARY TABLES ON {self.quote(self.options.url.path)}.* TO {self._account(db)}"
         )
 
+    def lossy(self, db: Any) -> str:  # noqa: ANN401
+        try:
+            [(flushes,)] = self.run(db, "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit")
+        except self.errors:  # another engine
+            return ""
+        return "" if int(flushes) == 1 else f"innodb_flush_log_at_trx_commit = {flushes}, and not 1"
+
     def _account(self, db: Any) -> str:  # noqa: ANN401
         [(account,)] = self.run(db, "SELECT CURRENT_USER()")
         user, _, host = account.rpartition("@")

@@ -235,6 +235,11 @@ class Postgres(Dialect):
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
         )
 
+    def lossy(self, db: Any) -> str:  # noqa: ANN401
+        # Who has turned synchronous_commit off gets it for our transactions.
+        names = [name for name in ("fsync", "full_page_writes") if self.run(db, f"SHOW {name}") == [("off",)]]
+        return " and ".join(f"{name} = off" for name in names)
+
     def commit(self, db: Any) -> None:  # noqa: ANN401
         done = db.execute("COMMIT").statusmessage
         if done != "COMMIT":
