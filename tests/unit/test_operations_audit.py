@@ -36,7 +36,7 @@ from onceonly.operations import look, render, sinks
 from onceonly.operations.audit import Finding, Word
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.given import Given
-from onceonly.ports.standing import Held
+from onceonly.ports.standing import Held, Untold
 from onceonly.sinks.files import FilesSink
 from onceonly.sinks.files.store import LocalStore
 from onceonly.sinks.sql.sink import SqlSink
@@ -133,6 +133,12 @@ def test_a_target_that_nobody_touched_differs_in_nothing(job: Job) -> None:
             Word.DIFFERS,
             "3 stand",
         ),
+        (
+            "UPDATE rows SET version = version + 1 WHERE key = 'k0'",
+            Word.DIFFERS,
+            Word.SAME,
+            "1 row of it somebody has written over since",
+        ),
         ("DELETE FROM rows WHERE key = 'k0'", Word.NOT_TOLD, Word.SAME, "8 rows were decided, and 7 stand"),
         (
             "INSERT INTO rows SELECT 'copy', version, deleted, row FROM rows WHERE key = 'k0'",
@@ -141,7 +147,7 @@ def test_a_target_that_nobody_touched_differs_in_nothing(job: Job) -> None:
             "8 rows were decided, and 9 stand",
         ),
     ],
-    ids=["removed", "doubled", "changed", "removed earlier", "doubled earlier"],
+    ids=["removed", "doubled", "changed", "changed earlier", "removed earlier", "doubled earlier"],
 )
 def test_rows_by_key_tell_of_the_epoch_that_they_carry(
     tmp_path: Path, statement: str, first: Word, newest: Word, told: str
@@ -245,6 +251,67 @@ def test_a_table_tells_how_many_rows_it_has_and_what_they_add_up_to(
         last = job.audit().findings[-1]
         assert (last.epoch, last.word) == (None, word)
         assert told in " ".join(last.told)
+
+
+class ByKey(test_conformance_sql.TestSqlite):
+    """A table whose rows are replaced by their keys, or deleted as well."""
+
+    __test__ = False
+
+    def __init__(self, **more: str) -> None:
+        self.more = more
+
+    def options(self, folder: Path) -> dict[str, str]:
+        given = super().options(folder) | {"key": "value"} | self.more
+        with closing(sqlite3.connect(test_conformance_sql.database_of(given))) as db, db:
+            db.execute("CREATE UNIQUE INDEX once ON results (value)")
+        return given
+
+
+@pytest.mark.parametrize(
+    ("statement", "word", "told"),
+    [
+        ("SELECT 1", Word.SAME, ""),
+        (
+            "DELETE FROM results WHERE value = 'row 3'",
+            Word.NOT_TOLD,
+            "12 rows were decided in all, and the target has 11: later rows have replaced others of their keys",
+        ),
+        (
+            "INSERT INTO results SELECT key, 'copy' FROM results WHERE value = 'row 3'",
+            Word.DIFFERS,
+            "and the target has 13",
+        ),
+        (
+            "UPDATE results SET key = 'x' WHERE value = 'row 3'",
+            Word.DIFFERS,
+            "at least one was changed or others have written there, too",
+        ),
+    ],
+    ids=["untouched", "removed", "doubled", "changed"],
+)
+def test_a_table_by_key_tells_what_its_rows_add_up_to_while_none_was_replaced(
+    tmp_path: Path, statement: str, word: Word, told: str
+) -> None:
+    job = Job(ByKey(), tmp_path)
+    with job.world, closing(sqlite3.connect(test_conformance_sql.database_of(job.world.options))) as db, db:
+        db.execute(statement)
+        db.commit()
+        found = job.audit().findings
+    assert [each.word for each in found] == [Word.NOT_TOLD, Word.NOT_TOLD, word]
+    assert "a table does not say which epoch has written a row" in found[0].told[0]
+    assert told in " ".join(found[-1].told)
+
+
+def test_of_a_table_whose_rows_are_deleted_it_is_said_why_nothing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(ByKey(), tmp_path)
+    monkeypatch.setattr(SqlSink, "held_in_all", lambda _sink, _context: Untold("rows were deleted"))
+    with job.world:
+        last = job.audit().findings[-1]
+    assert (last.epoch, last.word, last.answered) == (None, Word.NOT_TOLD, True)
+    assert last.told == ("the target does not tell whether all rows stand: rows were deleted",)
 
 
 def test_books_that_have_lost_the_newest_epoch_differ(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from onceonly.ports.standing import Held
 from onceonly.rows.checksum import RowChecksum
 from onceonly.sinks.redis import types
-from onceonly.sinks.redis.reading_back import Sum
+from onceonly.sinks.redis.reading_back import sum_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def added(column: pa.Array) -> str:
 @pytest.mark.parametrize("spark", VALUES)
 def test_values_are_read_back_as_they_were_written(spark: str) -> None:
     column = VALUES[spark]
-    found = Sum([("c", spark)])
+    found = sum_of([("c", spark)])
     for row in texts(column):
         found.add([row])
     assert found.held() == Held(rows=len(column), checksum=added(column))
@@ -61,18 +61,18 @@ def test_values_are_read_back_as_they_were_written(spark: str) -> None:
      ("boolean", b"perhaps"), ("date", b"some day"), ("timestamp", b"now"), ("string", b"\xff")],
 )  # fmt: skip
 def test_a_text_that_no_value_is_written_as_was_changed(spark: str, text: bytes) -> None:
-    found = Sum([("c", spark)])
+    found = sum_of([("c", spark)])
     found.add([[text]])
     found.add([[None]])
     held = found.held()
     assert (held.rows, held.checksum, held.unread) == (2, "", "")
-    assert f"its c has a text that no {spark} is written as" in held.wrong[0]
+    assert f"its c has a value that no {spark} is written as" in held.wrong[0]
 
 
 def test_what_is_json_or_no_number_is_said_not_to_be_compared() -> None:
-    found = Sum([("c", "array<int>"), ("d", "int")])
+    found = sum_of([("c", "array<int>"), ("d", "int")])
     found.add([[b"[1]", b"1"]])
     assert found.held() == Held(rows=1, unread="its column c is kept as JSON")
-    found = Sum([("c", "double")])
+    found = sum_of([("c", "double")])
     found.add(texts(pa.array([float("nan")])))
     assert "has NaN" in found.held().unread

@@ -17,7 +17,7 @@ from onceonly.errors import OnceonlyError, UnavailableError, typed
 from onceonly.model import Guarantee, handles_of
 from onceonly.operations import look, sinks, values
 from onceonly.operations.states import OWED, QUIET, SETTLED
-from onceonly.ports.standing import Held, Stands
+from onceonly.ports.standing import Held, Stands, Untold
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -202,8 +202,8 @@ def _counted(
     name: str,
     participant: Participant,
     columns: tuple[tuple[str, str], ...],
-) -> Mapping[int, Held] | str | None:
-    """Return what stands of each epoch, None where the target does not tell, or a sentence why it did not."""
+) -> Mapping[int, Held] | Untold | str | None:
+    """Return what stands of each epoch, or why the target does not tell; a sentence where it gave no answer."""
     links = {epoch.view.epoch: epoch.chain[-1].index for epoch in model.epochs if epoch.chain}
     asked = sinks.context_of(model.query, name, participant, columns)
     return targets.ask(name, participant.sink.held_by_epoch, asked, links)
@@ -260,7 +260,7 @@ def _of_epoch(
     epoch: EpochModel,
     name: str,
     standings: Sequence[tuple[Handle, Standing]],
-    counts: Mapping[int, Held] | str | None,
+    counts: Mapping[int, Held] | Untold | str | None,
     decided: values.Decided,
     *,
     is_newest: bool,
@@ -277,14 +277,17 @@ def _of_epoch(
         return finding(Word.DIFFERS if is_newest else Word.NOT_TOLD, *missing)
     if isinstance(counts, str):
         return finding(Word.NOT_TOLD, counts, answered=False)
-    if counts is None:
-        return finding(Word.NOT_TOLD, "the target does not tell the rows of an epoch")
+    if counts is None or isinstance(counts, Untold):
+        why = "" if counts is None else f": {counts.why}"
+        return finding(Word.NOT_TOLD, f"the target does not tell the rows of an epoch{why}")
     held = counts.get(epoch.view.epoch, Held(rows=0))
     stands = held.rows
-    if stands == rows:
-        is_same, note = (False, held.wrong) if held.wrong else values.compared(held, decided)
-        return finding(Word.SAME if is_same else Word.DIFFERS, *note)
     written = f"{n(rows, 'row was')} decided, and {stands} stand that it has written last"
+    if held.wrong:
+        return finding(Word.DIFFERS, *held.wrong, *([written] if stands != rows else []))
+    if stands == rows:
+        is_same, note = values.compared(held, decided)
+        return finding(Word.SAME if is_same else Word.DIFFERS, *note)
     # What is written by key may be replaced by what comes later, be it under way.
     if stands > rows or (is_newest and max(counts, default=-1) <= epoch.view.epoch):
         return finding(Word.DIFFERS, written)
@@ -322,6 +325,11 @@ def _in_all(
             return finding(Word.NOT_TOLD, held, answered=False)
         if held is None:
             return []
+        if isinstance(held, Untold):
+            return finding(Word.NOT_TOLD, f"the target does not tell whether all rows stand: {held.why}")
+        if held.replaced and held.rows < rows and not held.wrong:
+            number = f"{n(rows, 'row was')} decided in all, and the target has {held.rows}"
+            return finding(Word.NOT_TOLD, f"{number}: {held.replaced}")
         if held.rows == rows and not held.wrong and is_same:
             return finding(Word.SAME, *told)
         now = look.newest(checkpoint, limit=None, history=True)
@@ -340,7 +348,10 @@ def _in_all(
 def _read_back(
     targets: _Targets, model: CheckpointModel, name: str, participant: Participant, counted: Held
 ) -> tuple[Held | str, bool, tuple[str, ...]]:
-    """Read as many rows as were decided; return what they are, whether they are those, and what to tell of it."""
+    """Read as many rows as were decided; return what they are, whether they are those, and what to tell of it.
+
+    ``counted`` says of rows by key that each was written once, or that others have written there.
+    """
     decided = values.in_all(model, name)
     asked = sinks.context_of(model.query, name, participant, decided.columns)
     held = targets.ask(name, participant.sink.read_back, asked, ())
@@ -348,7 +359,10 @@ def _read_back(
         return f"its rows are as many as were decided, and were not read: {held}", True, ()
     if held is None or held.rows != counted.rows:
         return held or counted, True, ()
-    return held, *values.compared(held, decided)
+    is_same, told = values.compared(held, decided)
+    if not is_same and counted.replaced:
+        told = (*told, "or others have written there, too, and as many rows were replaced")
+    return held, is_same, told
 
 
 def _rows(model: CheckpointModel, name: str, states: frozenset[EpochState]) -> int:

@@ -16,7 +16,7 @@ from onceonly.ports.sink import (
     TwoPhaseCommitSink,
     WriteContext,
 )
-from onceonly.ports.standing import Hanging, Held, Part, Standing, Stands
+from onceonly.ports.standing import Hanging, Held, Part, Standing, Stands, Untold
 
 __all__ = [
     "LETTER_COLUMNS",
@@ -40,5 +40,6 @@ __all__ = [
     "Stands",
     "TwoPhaseCommitSink",
     "Unknown",
+    "Untold",
     "WriteContext",
 ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.model import Outcome
-    from onceonly.ports.standing import Hanging, Held, Part
+    from onceonly.ports.standing import Hanging, Held, Part, Untold
 
 T = TypeVar("T")
 
@@ -310,8 +310,8 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """
         return None
 
-    def held_in_all(self, context: QueryContext) -> Held | None:  # noqa: ARG002
-        """Read what the target holds in all, whoever wrote it; None where rows are replaced or deleted by their keys.
+    def held_in_all(self, context: QueryContext) -> Held | Untold | None:  # noqa: ARG002
+        """Read what the target holds in all, whoever wrote it; None, or why, where that proves nothing.
 
         An operator's process; only looks. Raise ``UnavailableError``.
         """
@@ -325,12 +325,16 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """
         return None
 
-    def held_by_epoch(self, context: QueryContext, links: Mapping[int, int]) -> Mapping[int, Held] | None:  # noqa: ARG002
+    def held_by_epoch(
+        self,
+        context: QueryContext,  # noqa: ARG002
+        links: Mapping[int, int],  # noqa: ARG002
+    ) -> Mapping[int, Held] | Untold | None:
         """Count the rows that stand, and add them up by ``context.columns``, by the epoch that wrote each last.
 
         ``links`` are the numbers of the last links of epochs: a later try than that was nobody's of ours. For rows that
-        carry their epoch, and of which each epoch writes a key at most once; None where the target does not tell. An
-        operator's process, once; only looks. Raise ``UnavailableError``.
+        carry their epoch, and of which each epoch writes a key at most once; None, or why, where the target does not
+        tell. An operator's process, once; only looks. Raise ``UnavailableError``.
         """
         return None
 

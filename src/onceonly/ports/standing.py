@@ -71,13 +71,22 @@ class Held:
     """What a target holds, as far as it lets somebody look: how many rows, and in sentences what is wrong with it.
 
     ``checksum`` is that of the rows as they were read back (``rows.checksum``), empty where they were not.
-    ``unread`` says why not, or why another checksum than that of what was written proves no change.
+    ``unread`` says why not, or why another checksum than that of what was written proves no change. ``replaced`` says
+    why rows that were written may stand no more, though nobody has removed them.
     """
 
     rows: int
     wrong: tuple[str, ...] = ()
     checksum: str = ""
     unread: str = ""
+    replaced: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """Why a target does not tell what it holds, in a clause."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ from onceonly.families.staged import StagedSink
 from onceonly.families.staged.sink import named
 from onceonly.model import Capabilities, Guarantee
 from onceonly.ports import Leftover
-from onceonly.ports.standing import COUNTED, Held
+from onceonly.ports.standing import COUNTED, Held, Untold
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -238,9 +239,12 @@ class KeyedSink(StagedSink):
             behind.refuse_forgotten(f"the target of the sink {self.name}", since, found)
         self._noted = max(origin.epoch, self._noted or 0)
 
-    def held_by_epoch(self, context: QueryContext, links: Mapping[int, int]) -> Mapping[int, Held] | None:
+    def held_by_epoch(
+        self, context: QueryContext, links: Mapping[int, int]
+    ) -> Mapping[int, Held] | Untold | None:
         if self.columns.op is not None or self.columns.sequence is not None:
-            return None  # an epoch's rows are not as many as its keys that stand
+            option = "op" if self.columns.op is not None else "sequence"
+            return Untold(f"with {option}, an epoch's rows are not as many as its keys that stand")
         if self.newest(context.query, context.sink) is None:
             return None
         own = self.generation(context.query, context.sink)  # given long ago
@@ -248,14 +252,16 @@ class KeyedSink(StagedSink):
         if found is None:
             counts = self.versions()
             if counts is None:
-                return None
+                return Untold("it has rows of which nobody knows when they were written")
             found = {version: Held(rows=rows, unread=COUNTED) for version, rows in counts.items()}
         held: dict[int, Held] = {}
-        for version, some in found.items():
+        for version, found_of in found.items():
             epoch, index = try_of(version)
+            if generation_of(version) != own:
+                continue
             # Who writes over a row in OpenSearch makes its version greater by one.
-            if generation_of(version) == own and index <= links.get(epoch, index):
-                held[epoch] = _together(held[epoch], some) if epoch in held else some
+            some = found_of if index <= links.get(epoch, index) else _changed(found_of)
+            held[epoch] = _together(held[epoch], some) if epoch in held else some
         return held
 
     def newest_epoch(self, context: QueryContext) -> int | None:
@@ -380,6 +386,11 @@ class KeyedSink(StagedSink):
 def _own(attempt: StagedAttempt) -> KeyedAttempt:
     """Return what the runtime hands back, as this sink has made it."""
     return cast("KeyedAttempt", attempt)
+
+
+def _changed(some: Held) -> Held:
+    """Return what stands of an epoch by a version that no try at it had."""
+    return Held(rows=0, wrong=(f"{n(some.rows, 'row')} of it somebody has written over since",))
 
 
 def _together(one: Held, other: Held) -> Held:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.families import columns
 from onceonly.families.keyed import BookedSink, Newer
+from onceonly.families.keyed.reading_back import Sum, by_version
 from onceonly.families.keyed.rows import larger
 from onceonly.model import Guarantee
 from onceonly.ports import Refused
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from onceonly.families.staged.area import Names
     from onceonly.options import Option
     from onceonly.ports import QueryContext, WriteContext
+    from onceonly.ports.standing import Held
     from onceonly.sinks.cassandra.target import Table
 
 log = logging.getLogger("onceonly")
@@ -218,15 +220,40 @@ class CassandraSink(BookedSink):
         )
 
     def versions(self) -> Mapping[int, int] | None:
+        found = self._by_version((), "")
+        return None if found is None else {version: each.held().rows for version, each in found.items()}
+
+    def read_by_version(self, columns: Sequence[tuple[str, str]]) -> Mapping[int, Held] | None:
+        own = self._target.table().types
+        gone = next(
+            (f"the table has no column {name} any more" for name, _ in columns if name not in own), ""
+        )
+        keeps = "a null leaves what a row had before (nulls=keep)" if self._given.keeps_nulls else ""
+        found = self._by_version(() if gone else columns, gone or keeps)
+        return None if found is None else {version: each.held() for version, each in found.items()}
+
+    def _by_version(self, columns: Sequence[tuple[str, str]], unread: str) -> Mapping[int, Sum] | None:
+        """Add up the rows by their versions; None where nobody knows when one was written, as it has no values."""
         table = self._target.table()
         witnesses = [n for n, cql in table.types.items() if n not in table.key and types.has_own_time(cql)]
         if not witnesses:
             return None
-        times = ", ".join(f"writetime({quoted(name)})" for name in witnesses)
-        counts = self._target.newest_of_each(f"SELECT {times} FROM {self._target.name}")  # noqa: S608  quoted
-        if None in counts:
-            return None  # of a row without values nobody knows when it was written
-        return {at - FIRST: count for at, count in counts.items() if at is not None}
+        times = [f"writetime({quoted(name)})" for name in witnesses]
+        asked = ", ".join((*times, *(quoted(name) for name, _ in columns)))
+        sums: dict[int, Sum] = {}
+
+        def made() -> Sum:
+            return Sum(columns, types.back, kept=lambda name, _: types.kept(table.types[name]), unread=unread)
+
+        for some in self._target.read(f"SELECT {asked} FROM {self._target.name}"):  # noqa: S608  quoted
+            rows = []
+            for row in some:
+                at = max((each for each in row[: len(times)] if each is not None), default=None)
+                if at is None:
+                    return None
+                rows.append((at - FIRST, row[len(times) :]))
+            by_version(rows, sums, made)
+        return sums
 
     def _overtaking(self, rows: KeyedRows, version: int) -> Newer | None:
         """Return a key that has a greater version after its row was written; of one deleted, that is not known."""

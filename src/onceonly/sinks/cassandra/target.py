@@ -6,14 +6,15 @@ import logging
 import re
 import ssl
 import threading
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, UnavailableError, required
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cassandra.cluster import Cluster, Session
     from cassandra.query import PreparedStatement
@@ -27,6 +28,7 @@ WINDOW = 128
 """How many requests of one call are on their way at a time."""
 _PROTOCOL = 4  # the first that tells a null from what is not set; of Cassandra 3.0 and newer, which know ids of tables
 _CONNECT_S = 10.0
+_PAGE = 1_000
 # By their names in Cassandra 4.1 and before, and by which a mutation is less.
 _MUTATION = {
     "max_mutation_size": 1,
@@ -96,15 +98,17 @@ class Target:
             await_one()
         return found
 
-    def newest_of_each(self, text: str) -> Counter[int | None]:
-        """Count the rows of a query by the greatest of their numbers, None where they have none. Page by page."""
+    def read(self, text: str) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the rows of a query, some at a time. Raises a typed error."""
+        from cassandra.query import SimpleStatement
+
         session = self._connected()
-        found: Counter[int | None] = self._asked(
-            lambda: Counter(
-                max((at for at in row if at is not None), default=None) for row in session.execute(text)
-            )
-        )
-        return found
+        try:
+            rows = iter(session.execute(SimpleStatement(text, fetch_size=_PAGE)))
+            while some := list(islice(rows, _PAGE)):
+                yield some
+        except Exception as error:
+            raise self._meaning(error) from error
 
     def _statement(self, session: Session, text: str) -> PreparedStatement:
         if text not in self._prepared:

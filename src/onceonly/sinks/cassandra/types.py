@@ -7,7 +7,10 @@ refused.
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 import uuid
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ from onceonly.families.readable import micros
 from onceonly.ports import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -35,6 +38,7 @@ _TAKEN = {
 _DAYS = 2**31
 """The day 1970-01-01 as a date of Cassandra's."""
 _MICROS = 1000
+_EPOCH, _MILLI = dt.datetime(1970, 1, 1), dt.timedelta(milliseconds=1)  # noqa: DTZ001  the driver's have no zone
 _TIME_BASED = 1
 FROZEN = "frozen<"
 KEY_BYTES_MAX = 65_535
@@ -133,6 +137,34 @@ def _distinct(items: list[Any]) -> list[Any]:
 
 def _same(value: Any) -> Any:  # noqa: ANN401  a value of a row
     return value
+
+
+def kept(cql: str) -> str:
+    """Say in what other form than it was written a type keeps a column; empty where it is read back as it was."""
+    others = sorted({name for name in ("map", "set") if re.search(rf"\b{name}<", cql)})
+    return f"is a {others[0]}, which does not keep the order of what is in it" if others else ""
+
+
+def back(_name: str, kind: Type, arrow: pa.DataType, given: Sequence[Any]) -> pa.Array:
+    """Return values of the driver's as a column of Spark's. Raises ``ValueError`` for what none is written as."""
+    import pyarrow as pa
+
+    return pa.array([None if each is None else _back(kind, each) for each in given], arrow)
+
+
+def _back(kind: Type, value: Any) -> Any:  # noqa: ANN401  a value of a row
+    if kind.base == "array":
+        [(_, inner)] = kind.parts
+        return [_back(inner, each) for each in value]
+    if isinstance(value, dt.datetime):
+        # The driver has made it of a float.
+        moment = _EPOCH + round((value - _EPOCH) / _MILLI) * _MILLI
+        return moment.replace(tzinfo=dt.UTC)
+    if hasattr(value, "days_from_epoch"):
+        return value.date()
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    return Decimal(value) if kind.base.startswith("decimal") else value
 
 
 def gaps(name: str, column: pa.Array, cql: str) -> Iterator[Refused]:

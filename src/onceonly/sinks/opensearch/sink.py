@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from onceonly.errors import ConfigurationError
 from onceonly.families.keyed import BookedSink, Newer
+from onceonly.families.keyed.reading_back import Sum, by_version
 from onceonly.families.keyed.rows import larger
 from onceonly.ports import Refused
 from onceonly.sinks.opensearch import types
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from onceonly.families.keyed.attempt import KeyedAttempt
     from onceonly.options import Option
     from onceonly.ports import QueryContext, WriteContext
+    from onceonly.ports.standing import Held
     from onceonly.sinks.opensearch.clients import Client
 
 log = logging.getLogger("onceonly")
@@ -42,6 +45,8 @@ _CONTENT_MAX = "content_max"
 _BESIDE, _GROWTH = 2048, 32
 """What a request has beside a document, and how much longer JSON is than a value of Arrow's, at most: a number."""
 _MISSING = 404
+_ROWS = {"bool": {"must_not": {"term": {f"{_FIELD}.deleted": True}}}}
+"""The query that finds all rows, and no key that is deleted."""
 _CODES: Mapping[int, str] = {413: "TOO_LARGE", DROPPED: "DROPPED"}
 """Why a row is refused, by the status of its document."""
 
@@ -109,8 +114,39 @@ class OpenSearchSink(BookedSink):
                 yield Refused(row=row, code="TOO_LARGE", why=why)
 
     def versions(self) -> Mapping[int, int]:
-        gone = {"term": {f"{_FIELD}.deleted": True}}
-        return self._target.counted(self._search.index, {"bool": {"must_not": gone}})
+        counts: Counter[int] = Counter()
+        for some in self._target.read(self._search.index, _ROWS, whole=False):
+            counts.update(each["_version"] for each in some)
+        return counts
+
+    def read_by_version(self, columns: Sequence[tuple[str, str]]) -> Mapping[int, Held]:
+        sums: dict[int, Sum] = {}
+        unread, names = self._kept_otherwise(), [name for name, _ in columns]
+
+        def made() -> Sum:
+            return Sum(columns, types.back, unread=unread)
+
+        for some in self._target.read(self._search.index, _ROWS, whole=True):
+            sources = [(each["_version"], each.get("_source", {})) for each in some]
+            rows = [(version, [source.get(name) for name in names]) for version, source in sources]
+            by_version(rows, sums, made)
+        return {version: each.held() for version, each in sums.items()}
+
+    def _kept_otherwise(self) -> str:
+        """Say why documents may not be read as they were written; empty where they are."""
+        _, found = self._target.ask("GET", f"/{self._search.index}")
+        mapping, settings = (found[self._search.index][each] for each in ("mappings", "settings"))
+        pipelines = _pipelines(settings["index"])
+        if pipelines:
+            return f"the ingest pipeline {', '.join(pipelines)} may have changed what was written"
+        mode = settings["index"].get("mapping", {}).get("source", {}).get("mode", "stored")
+        if (
+            mapping.get("_source")
+            or mode != "stored"
+            or settings["index"].get("mode", "standard") != "standard"
+        ):
+            return "the index does not keep documents as they were written (_source)"
+        return ""
 
     def examine(self, rows: KeyedRows, version: int) -> Newer | None:
         held = self._target.versions(self._search.index, rows.keys)
@@ -163,7 +199,7 @@ class OpenSearchSink(BookedSink):
                 "The index %s makes rows durable some seconds late (index.translog.durability async): a crash of the "
                 "cluster may take what was committed. Set it to request.", given.index,
             )  # fmt: skip
-        pipelines = sorted({settings.get(each, "_none") for each in _PIPELINES} - {"_none"})
+        pipelines = _pipelines(settings)
         if pipelines:
             log.warning(
                 "The index %s has the ingest pipeline %s: a row that it drops or sends elsewhere is refused; one of a "
@@ -213,6 +249,10 @@ class OpenSearchSink(BookedSink):
 
     def close(self) -> None:
         self._target.close()
+
+
+def _pipelines(settings: Mapping[str, Any]) -> list[str]:
+    return sorted({settings.get(each, "_none") for each in _PIPELINES} - {"_none"})
 
 
 class ElasticsearchSink(OpenSearchSink):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -108,17 +107,15 @@ class Target:
             found |= {name: each["_version"] for name, each in some.items()}
         return found
 
-    def counted(self, index: str, query: object) -> Counter[int]:
-        """Count the documents that a query finds by their versions. Reads all of them, some at a time."""
+    def read(self, index: str, query: object, *, whole: bool) -> Iterator[list[Mapping[str, Any]]]:
+        """Yield the documents that a query finds, some at a time, with their versions; what is in them if ``whole``."""
         self.ask("POST", f"/{index}/_refresh")
-        counts: Counter[int] = Counter()
-        body = {"size": _PAGE, "version": True, "_source": False, "sort": ["_doc"], "query": query}
+        body = {"size": _PAGE, "version": True, "_source": whole, "sort": ["_doc"], "query": query}
         found = self._found(f"/{index}/_search?scroll=1m", body)
         while found["hits"]["hits"]:
-            counts.update(each["_version"] for each in found["hits"]["hits"])
+            yield found["hits"]["hits"]
             found = self._found("/_search/scroll", {"scroll": "1m", "scroll_id": found["_scroll_id"]})
         self.ask("DELETE", "/_search/scroll", {"scroll_id": found["_scroll_id"]}, fine=range(_BAD, 600))
-        return counts
 
     def uuid(self, index: str) -> str:
         """Return the index's own id, which one that is made anew has not; of other things, what they are."""

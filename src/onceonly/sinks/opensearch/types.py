@@ -6,6 +6,10 @@ a field that takes all its values.
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
+from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
@@ -15,7 +19,7 @@ from onceonly.ports import Refused
 from onceonly.rows.arrow import in_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -134,6 +138,41 @@ def documents(rows: pa.RecordBatch) -> list[dict[str, Any]]:
     columns = [in_utc(column) for column in rows.columns]
     found: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, rows.schema.names).to_pylist()
     return found
+
+
+def back(_name: str, kind: Type, arrow: pa.DataType, given: Sequence[Any]) -> pa.Array:
+    """Return what documents have as a column of Spark's. Raises ``ValueError`` or ``TypeError`` for what none has."""
+    import pyarrow as pa
+
+    return pa.array([_back(kind, each) for each in given], arrow)
+
+
+def _back(kind: Type, value: Any) -> Any:  # noqa: ANN401  JSON
+    name = kind.base.partition("(")[0].partition(" ")[0]
+    if value is None:
+        return None
+    wanted: type[Any] = _JSON.get(name, str)
+    if type(value) is not wanted:
+        message = f"{value!r} is no {wanted.__name__}"
+        raise TypeError(message)
+    if name == "array":
+        return [_back(kind.parts[0][1], each) for each in value]
+    if name == "struct":
+        return {inner: _back(part, value.get(inner)) for inner, part in kind.parts}
+    own = _OWN.get(name)
+    return value if own is None else own(value)
+
+
+_JSON: Mapping[str, type] = {
+    "array": list, "struct": dict, "boolean": bool, "float": float, "double": float, **dict.fromkeys(_WIDTHS, int),
+}  # fmt: skip
+_OWN: Mapping[str, Callable[[str], Any]] = {
+    "decimal": Decimal,
+    "date": dt.date.fromisoformat,
+    "timestamp": dt.datetime.fromisoformat,
+    "timestamp_ntz": dt.datetime.fromisoformat,
+    "binary": partial(base64.b64decode, validate=True),
+}
 
 
 def limits(columns: Iterable[tuple[str, str]], properties: Mapping[str, Any]) -> dict[str, str]:

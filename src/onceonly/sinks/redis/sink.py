@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import RecordRefusedError, UnavailableError
 from onceonly.families import behind
 from onceonly.families.keyed import KeyedSink, Newer
 from onceonly.families.keyed.books import given_up, who
+from onceonly.families.keyed.reading_back import by_version
 from onceonly.families.keyed.rows import KEY
 from onceonly.families.keyed.sink import BOOKS_EPOCHS, WRITE_AGAIN
 from onceonly.families.keyed.versions import try_of
@@ -18,7 +20,7 @@ from onceonly.ports import Refused
 from onceonly.sinks.redis import scripts, types
 from onceonly.sinks.redis.columns import Column
 from onceonly.sinks.redis.options import DECLARED, OF_SPARK_REDIS, RedisOptions
-from onceonly.sinks.redis.reading_back import Sum
+from onceonly.sinks.redis.reading_back import sum_of
 from onceonly.sinks.redis.slots import by_slot, slot_of
 from onceonly.sinks.redis.target import VALUE_BYTES_MAX, Target, digits
 from onceonly.sinks.redis.witnesses import Witnesses
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from onceonly.families.keyed import KeyedRows, Origin
     from onceonly.families.keyed.attempt import KeyedAttempt
+    from onceonly.families.keyed.reading_back import Sum
     from onceonly.families.staged import StagedRows
     from onceonly.families.staged.area import Names
     from onceonly.model import Handle
@@ -149,12 +152,8 @@ class RedisSink(KeyedSink):
     def read_by_version(self, columns: Sequence[tuple[str, str]]) -> Mapping[int, Held]:
         sums: dict[int, Sum] = {}
         for some in self._target.read([name for name, _ in columns]):
-            by_version: dict[int, list[list[bytes | None]]] = {}
-            for text, values in some:
-                if text.isdigit():
-                    by_version.setdefault(int(text), []).append(values)
-            for version, rows in by_version.items():
-                sums.setdefault(version, Sum(columns)).add(rows)
+            ours = [(int(text), values) for text, values in some if text.isdigit()]
+            by_version(ours, sums, partial(sum_of, columns))
         return {version: each.held() for version, each in sums.items()}
 
     # --- books ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableE
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.names import epoch_of
 from onceonly.model import differing
-from onceonly.ports.standing import NO_COLUMNS, Held
+from onceonly.ports.standing import NO_COLUMNS, Held, Untold
 from onceonly.sinks.sql import past
 from onceonly.sinks.sql.options import DECLARED, OF_JDBC, Meaning, SqlOptions
 from onceonly.sinks.sql.refusals import is_large, refused
@@ -36,6 +36,11 @@ _TABLE = "table"
 """The fact that says what the table is like."""
 _MEANING = "meaning"
 """What in a handle's data says by which of its columns rows are replaced, deleted, or newer."""
+_NO_EPOCHS = "a table does not say which epoch has written a row"
+_REPLACED = (
+    f"later rows have replaced others of their keys, or somebody has removed some; {_NO_EPOCHS}, so that neither that "
+    "nor a changed value is found"
+)
 _LARGE = "large"
 """What in a handle's data says that it has rows that the server may refuse for their size."""
 
@@ -135,11 +140,15 @@ class SqlSink(StagedSink):
         """Ask the server what this user may do with the tables, or the file system who may write the database."""
         return self._target.require_rights(f"the sink {context.sink}", user)
 
-    def held_in_all(self, context: QueryContext) -> Held | None:  # noqa: ARG002  a table does not say who added what
-        """Count the table's rows, where the query only adds some."""
-        if self._options.key or self._options.op:
-            return None
-        return Held(rows=self._target.count())
+    def held_by_epoch(self, context: QueryContext, links: Mapping[int, int]) -> Untold:  # noqa: ARG002  as it says
+        """Say why it cannot."""
+        return Untold(_NO_EPOCHS)
+
+    def held_in_all(self, context: QueryContext) -> Held | Untold:  # noqa: ARG002  a table does not say who added what
+        """Count the table's rows, where the query deletes none."""
+        if self._options.op:
+            return Untold(f"rows were deleted by {self._options.op}, and {_NO_EPOCHS}")
+        return Held(rows=self._target.count(), replaced=_REPLACED if self._options.key else "")
 
     def newest_epoch(self, context: QueryContext) -> int | None:
         """Ask the books."""
@@ -147,8 +156,8 @@ class SqlSink(StagedSink):
         return self._target.newest(self._books)
 
     def read_back(self, context: QueryContext, handles: Sequence[Handle]) -> Held | None:
-        """Read all rows of the table; None of an epoch, which it does not tell apart, and where rows have keys."""
-        if handles or self._options.key or self._options.op:
+        """Read all rows of the table; None of an epoch, which it does not tell apart, and where rows were deleted."""
+        if handles or self._options.op:
             return None
         if not context.columns:
             return Held(rows=self._target.count(), unread=NO_COLUMNS)
