@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.test_kafka_outcomes import OWN, PREPARED, Coordinators
 
+from onceonly.executor.diverted import marked
 from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, Outcome, RetryLater
 from onceonly.sinks.kafka import committer, prepared
 from onceonly.sinks.kafka.checks import hanging
@@ -156,6 +157,12 @@ def test_a_handle_names_its_partitions_and_their_first_rows() -> None:
 def test_a_handle_of_before_is_read() -> None:
     data = {name: value for name, value in WRITTEN.handle().data.items() if name != "written"}
     assert prepared.Prepared.of(Handle(transaction="id", data=data)) == PREPARED
+
+
+def test_a_handle_that_says_which_rows_were_diverted_is_read() -> None:
+    told = marked(WRITTEN.handle(), b"12345678")
+    assert told is not None
+    assert prepared.Prepared.of(told) == WRITTEN
 
 
 def test_what_hangs_is_told_whatever_time_its_rows_have() -> None:

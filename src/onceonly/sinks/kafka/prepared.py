@@ -53,7 +53,8 @@ class Prepared:
     @classmethod
     def of(cls, handle: Handle) -> Prepared:
         """Read a handle; raises ``InDoubtError`` for one that this version cannot have written."""
-        data: Mapping[str, Any] = handle.data
+        # A key with a dot is the executor's, of a handle of any sink's.
+        data: dict[str, Any] = {name: value for name, value in handle.data.items() if "." not in name}
         try:
             return cls(**data)
         except TypeError as error:
