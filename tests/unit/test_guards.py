@@ -83,6 +83,21 @@ def test_a_file_that_is_gone_before_a_replay_stops_the_query_by_its_name(
     assert not caught.value.restartable
 
 
+def test_where_spark_itself_takes_files_away_that_is_named_and_the_way_on(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    gone = file(tmp_path / "in", "a.txt")
+    note(checkpoint, 0, gone)
+    gone.unlink()
+    with pytest.raises(SourceChangedError) as caught:
+        made(checkpoint, Source(FILES, {"cleansource": "Archive"})).look(0, EXACTLY)
+    for said in ("cleanSource=archive", "onceonly.source.changed=go-on and onceonly.replay=tell"):
+        assert said in caught.value.next_step
+    with pytest.raises(SourceChangedError) as caught:
+        made(checkpoint, Source(FILES, {"cleansource": "off"})).look(0, EXACTLY)
+    assert "cleanSource" not in caught.value.next_step
+
+
 def test_a_file_that_was_written_anew_or_touched_stops_the_query(checkpoint: Path, tmp_path: Path) -> None:
     touched = file(tmp_path / "in", "a.txt")
     note(checkpoint, 0)

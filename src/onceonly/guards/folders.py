@@ -28,6 +28,13 @@ FILES_MAX = 100_000
 """How many files of a source are looked through for old ones; more would hold up the start."""
 _MAX_AGE = "7d"
 _GO_ON = "put the files back as they were, with their times (cp -p, touch -d); or do without their rows"
+_CLEANED = (
+    "the source has cleanSource={cleans}: Spark takes files away once it has noted their epoch, and a loss of power or "
+    "an older copy of the checkpoint has taken the note back. Move them back from where they are archived, with their "
+    "times. Where they are deleted, and the epoch is decided by onceonly transactions list, its rows are in the "
+    "target: start once with onceonly.source.changed=go-on and onceonly.replay=tell (a query with state counts without "
+    "them)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +63,10 @@ def local(path: str) -> Path | None:
     return Path(unquote(parts.path))
 
 
-def changed(listed: Sequence[Entry], *, epoch: int) -> tuple[list[Finding], int]:
+def changed(listed: Sequence[Entry], *, epoch: int, cleans: str = "") -> tuple[list[Finding], int]:
     """Compare the files of an epoch with what is there; return what is wrong, and how many cannot be looked at.
 
-    Planner or driver, at a start, before the epoch is read.
+    Planner or driver, at a start, before the epoch is read. ``cleans`` is how Spark itself takes files away.
     """
     gone: list[str] = []
     other: list[str] = []
@@ -85,7 +92,7 @@ def changed(listed: Sequence[Entry], *, epoch: int) -> tuple[list[Finding], int]
             Finding(
                 f"{n(len(gone), 'file')} that chk-{epoch} reads {are(len(gone))} gone: {some_of(gone)}. "
                 "Spark would read them as empty",
-                next_step=_GO_ON,
+                next_step=_CLEANED.format(cleans=cleans) if cleans else _GO_ON,
                 stops=True,
             )
         )
@@ -99,6 +106,12 @@ def changed(listed: Sequence[Entry], *, epoch: int) -> tuple[list[Finding], int]
             )
         )
     return findings, elsewhere
+
+
+def cleans(sources: Iterable[Source]) -> str:
+    """Return how a file source takes away what it has read (``archive``, ``delete``), empty where none does. Pure."""
+    told = (each.options.get("cleansource", "").strip().lower() for each in sources)
+    return next((how for how in told if how not in {"", "off"}), "")
 
 
 def ages(source: Source, seen: Iterable[Entry]) -> list[Finding]:

@@ -184,7 +184,7 @@ class Guard:
         if not of_files:
             return
         listed = list(chain.from_iterable(map(folders.entries, inputs.lists(epoch))))
-        findings, elsewhere = folders.changed(listed, epoch=epoch)
+        findings, elsewhere = folders.changed(listed, epoch=epoch, cleans=folders.cleans(of_files))
         seen.findings += findings
         if elsewhere:
             files = f"{n(elsewhere, 'file')} that chk-{epoch} reads {are(elsewhere)} not watched"
