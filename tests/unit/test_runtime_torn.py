@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import subprocess
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from onceonly import events
 from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.checkpoint.torn import mend
 from onceonly.log import files as log_files
 from onceonly.log.identity import Identity
 from onceonly.log.presence import Presence
+from onceonly.log.runs import Run, RunFiles
 from onceonly.model import Link, LinkKind
 
 if TYPE_CHECKING:
@@ -192,6 +198,36 @@ def test_a_first_epoch_that_a_living_driver_is_at_is_left_alone(
     assert mend(tmp_path) == ()
     holding.close()
     assert set(mend(tmp_path)) == {"offsets/0", "state"}
+
+
+def test_without_locks_a_first_epoch_is_left_alone_unless_its_run_has_ended_or_its_process_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr("onceonly.checkpoint.torn._ENDS_S", 0.0)
+    put(tmp_path, "metadata", QUERY)
+    put(tmp_path, "sources/0/0", LIST % (0, 0))
+    (tmp_path / "onceonly").mkdir()
+    Presence.hold(str(tmp_path)).close()
+    here = events.stamp()
+    with subprocess.Popen(["sleep", "60"]) as other:
+        for host, pid, ended, is_left in (
+            (here.host, other.pid, "", True), (here.host, other.pid, here.at, False), ("elsewhere", 1, "", True),
+            (here.host, here.pid, "", False),
+        ):  # fmt: skip
+            put(tmp_path, "offsets/0", BARRIER % 0)
+            put(tmp_path, "state/0/0/1.delta", "rows")
+            run = Run(run="one", began=replace(here, host=host, pid=pid), ended=ended)
+            RunFiles(tmp_path).put(run)
+            assert (mend(tmp_path) == ()) is is_left, run
+        other.kill()
+    RunFiles(tmp_path).put(replace(run, began=replace(here, pid=other.pid)))
+    put(tmp_path, "offsets/0", BARRIER % 0)
+    put(tmp_path, "state/0/0/1.delta", "rows")
+    assert mend(tmp_path) == ("offsets/0", "state")
 
 
 def test_a_compacted_list_is_a_list(checkpoint: Path) -> None:

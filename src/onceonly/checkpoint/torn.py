@@ -27,7 +27,7 @@ from onceonly.durable import disk
 from onceonly.errors import LogError, OnceonlyError
 from onceonly.log import files, identity, presence
 from onceonly.log.progress import PROGRESS
-from onceonly.log.runs import RUNS
+from onceonly.log.runs import RUNS, RunFiles, who_may_live
 from onceonly.model import Link, LinkKind
 from onceonly.stores.folder import LocalStore
 
@@ -262,12 +262,18 @@ class _Torn:
     def _is_at_work(self) -> bool:
         """Say whether a run works here; it shows itself from its first plan on. One that just ended is waited for."""
         began = time.monotonic()
-        with contextlib.suppress(OnceonlyError):  # it cannot be told
-            while presence.present(str(self._checkpoint)) is not None:
-                if time.monotonic() - began > _ENDS_S:
-                    return True
-                time.sleep(_LOOK_S)
+        while who := self._who():
+            if time.monotonic() - began > _ENDS_S:
+                log.debug("%s is left as it is: %s", self._checkpoint, who)
+                return True
+            time.sleep(_LOOK_S)
         return False
+
+    def _who(self) -> str | None:
+        try:
+            return presence.present(str(self._checkpoint))
+        except OnceonlyError:  # no locks are to be had there, so that only the runs can tell
+            return who_may_live(RunFiles(self._checkpoint).newest())
 
     def _newest_first(self, folder: str) -> list[Path]:
         found = [path for path in _children(self._checkpoint / folder) if path.name.isdecimal()]

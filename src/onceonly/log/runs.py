@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onceonly import events
 from onceonly.log.dated import DatedFiles
+from onceonly.log.heartbeat import lives
 from onceonly.log.identity import FOLDER
 from onceonly.model import Stamp  # noqa: TC001  the codec reads the annotations at run time
 from onceonly.stores.folder import UnsyncedStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onceonly.stores.port import RewritableStore
 
 RUNS = "runs/"
@@ -32,6 +36,19 @@ class Run:
     ended: str = ""
     name: str = ""
     spark: str = ""
+
+
+def who_may_live(runs: Iterable[Run]) -> str | None:
+    """Name a run that has not ended, and whose process is not known to be dead; None for none. Driver; only looks.
+
+    For where no lock tells. Runs of this very process are none: Spark lets it have one on a checkpoint.
+    """
+    here = events.stamp()
+    for run in runs:
+        own = run.began.host == here.host
+        if not run.ended and not (own and (run.began.pid == here.pid or not lives(run.began.pid))):
+            return f"run {run.run} of host {run.began.host}, process {run.began.pid}, may be at work"
+    return None
 
 
 class RunFiles(DatedFiles[Run]):
