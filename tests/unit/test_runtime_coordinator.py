@@ -80,7 +80,7 @@ class Job:
     log_of: Callable[[MemoryDisk], MemoryLog] = MemoryLog
     application: str = ""
     files: StateFiles | None = None
-    span: Callable[[], Span | None] | None = None
+    span: Callable[..., Span | None] | None = None
 
     def __post_init__(self) -> None:
         MemorySink.stores.clear()

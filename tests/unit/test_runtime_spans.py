@@ -9,7 +9,7 @@ import pytest
 from tests.unit.test_runtime_coordinator import SINKS, Job, StateFiles
 
 from onceonly import errors
-from onceonly.model import InputFile, Inputs, LinkKind, Plan, Span
+from onceonly.model import InputFile, Inputs, LinkKind, Mode, Plan, Span
 
 if TYPE_CHECKING:
     from onceonly.coordinator.coordinator import Coordinator
@@ -33,9 +33,11 @@ class Memory:
         self.start: str | None = None
         self.end: str | None = None
         self.asked = 0
+        self.told = 0
 
-    def __call__(self) -> Span | None:
+    def __call__(self, *, deciding: bool) -> Span | None:
         self.asked += 1
+        self.told += deciding
         start = str(self.epoch - 1) if self.start is None else self.start
         return Span(
             epoch=self.epoch,
@@ -86,6 +88,27 @@ def test_spark_is_asked_where_it_began_unless_that_is_known(job: Job, memory: Me
     assert [link.reason for link in job.disk.links[2]] == ["planned from a wrong start"]
 
 
+def test_that_its_tasks_are_over_is_told_of_an_epoch_and_of_a_drain_and_not_before(
+    job: Job, memory: Memory
+) -> None:
+    """A query that is asked to end is marked as ended then: before, Spark would break the tasks off."""
+    coordinator = job.coordinator()
+    first = plan(job, coordinator, 0)
+    assert memory.told == 0
+    decide(job, coordinator, first)
+    assert memory.told == 1
+
+    coordinator = job.coordinator()
+    drain = plan(job, coordinator, 0)
+    assert drain.mode is Mode.DRAIN
+    assert memory.told == 1, "however often it is asked where Spark reads"
+    decide(job, coordinator, drain)
+    assert memory.told == 2
+    memory.epoch = 1
+    plan(job, coordinator, 1, continues=drain)
+    assert memory.told == 2
+
+
 def test_an_end_that_was_written_over_before_it_was_planned_is_not_decided(job: Job, memory: Memory) -> None:
     coordinator = job.coordinator()
     planned = plan(job, coordinator, 0)
@@ -103,7 +126,7 @@ def test_what_spark_says_of_another_epoch_or_cannot_say_is_no_reason_to_stop(
     memory.epoch, memory.end = 5, "elsewhere"
     coordinator = job.coordinator()
     decide(job, coordinator, plan(job, coordinator, 0))
-    job.span = lambda: None
+    job.span = lambda **_: None
     coordinator = job.coordinator()
     decide(job, coordinator, plan(job, coordinator, 1))
     assert job.disk.links[1][-1].kind is LinkKind.COMMIT

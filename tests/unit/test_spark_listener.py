@@ -212,7 +212,21 @@ def test_a_store_that_is_away_fails_nobody_who_asks_about_a_query(monkeypatch: p
     session = Session("s3a://bucket/chk")
     listener = _Listener(session)  # type: ignore[arg-type]
     _Proxy(listener).onQueryStarted(Java())
-    listener.asked(str(REPORT["runId"]))
+    listener.asked(str(REPORT["runId"]), deciding=False)
+
+
+def test_a_run_is_marked_as_ended_before_a_decision_and_at_no_other_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(stopping, "deciding", told.append)
+    session = Session(f"file:{tmp_path}")
+    listener = _Listener(session)  # type: ignore[arg-type]
+    _Proxy(listener).onQueryStarted(Java())
+    for deciding in (False, False, True):
+        assert told == []
+        listener.asked(str(REPORT["runId"]), deciding=deciding)
+    assert told == [REPORT["runId"]]
 
 
 def test_a_disk_that_takes_no_more_takes_neither_metrics_nor_the_end_of_a_run_along(
@@ -238,7 +252,7 @@ def test_a_disk_that_takes_no_more_takes_neither_metrics_nor_the_end_of_a_run_al
 
     (watched,) = listener._runs.values()
     monkeypatch.setattr(type(watched), "is_ours", full)
-    listener.asked(watched.query)  # before a decision
+    listener.asked(watched.query, deciding=True)
     spark.onQueryTerminated(Java(runId=Java()))
     assert told == ["reported", "ended", "ended", "told"]
 

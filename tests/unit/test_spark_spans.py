@@ -108,6 +108,13 @@ def test_any_process_of_the_machine_asks_the_driver(session: Session) -> None:
     assert spans.ask(address, "no query") is None
 
 
+def test_who_asks_before_a_decision_says_so(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[str, bool]] = []
+    monkeypatch.setattr(spans, "asked", [lambda query, *, deciding: heard.append((query, deciding))])
+    assert spans.ask(spans.serve(), QUERY) == spans.ask(spans.serve(), QUERY, deciding=True) == READ
+    assert heard == [(QUERY, False), (QUERY, True)]
+
+
 def test_where_nobody_answers_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spans.ask("", QUERY) is None
     assert spans.ask("nobody", QUERY) is None

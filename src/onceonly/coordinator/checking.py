@@ -24,7 +24,8 @@ ANSWERS_S = 30.0
 class Checks:
     """Carries out ``CheckPrepared`` and ``RestoreInputs`` commands, and sees that Spark's files are durable. Driver.
 
-    ``span`` asks what Spark reads in an epoch; it and ``inputs`` are None where nobody can look.
+    ``span`` asks what Spark reads in an epoch, and tells that it is about to be decided; it and ``inputs`` are None
+    where nobody can look.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Checks:
         sinks: Mapping[str, Sink],
         *,
         inputs: InputFiles | None,
-        span: Callable[[int], Span | None] | None,
+        span: Callable[..., Span | None] | None,
         clock: Clock,
         record: Steps,
     ) -> None:
@@ -52,7 +53,8 @@ class Checks:
         """
         age_s = self._age_s(plan)
         handles = handles_of(link.votes)
-        asked = self._span and background.begin("onceonly-ask-spark", self._span, plan.epoch)
+        span = self._span and partial(self._span, plan.epoch, deciding=True)
+        asked = span and background.begin("onceonly-ask-spark", span)
         answers = questions.ask(
             {
                 name: partial(self._look_at, name, own, plan.facts.get(name, {}), age_s)
@@ -97,8 +99,13 @@ class Checks:
         except LogError as error:
             return protocol.InputsNotRestored(error.what)
 
-    def require_state(self, epoch: int) -> None:
-        """See that the state is durable that an epoch's tasks have left. Raises ``UnavailableError``."""
+    def end_drain(self, epoch: int) -> None:
+        """Tell that the tasks of a drain are over; see that the state is durable that they have left.
+
+        Raises ``UnavailableError``.
+        """
+        if self._span is not None:
+            self._span(epoch, deciding=True)
         if self._inputs is not None:
             self._require(self._inputs.sync_state(), epoch)
 

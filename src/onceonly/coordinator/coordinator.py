@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from onceonly.coordinator.left import Revive
-    from onceonly.coordinator.reader import Reading
-    from onceonly.model import Around, Link, Passed, Plan, Receipt, SinkUse, Span, Vote
+    from onceonly.coordinator.reader import AskSpan, Reading
+    from onceonly.model import Around, Link, Passed, Plan, Receipt, SinkUse, Vote
     from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
 
 log = logging.getLogger("onceonly")
@@ -78,7 +78,7 @@ class Coordinator:
         clock: Clock | None = None,
         watch: Callable[[Mapping[str, str | int]], None] | None = None,
         inputs: InputFiles | None = None,
-        span: Callable[[], Span | None] | None = None,
+        span: AskSpan | None = None,
         revive: Revive | None = None,
     ) -> None:
         self._log = log
@@ -220,7 +220,7 @@ class Coordinator:
             failpoints.hit("link.before_check")
         else:
             # The tasks have left the state anew, over what was durable, and no other decision waits for it.
-            self._checks.require_state(plan.epoch)
+            self._checks.end_drain(plan.epoch)
         state, commands = protocol.step(protocol.resume(plan), protocol.VotesCollected(tuple(votes)))
         self._drive(state, commands, epoch=plan.epoch, run=run)
         self._log.fold()

@@ -93,7 +93,7 @@ class QueryCoordinator:
         actor: str,
         application: str,
         start: str = "",
-        span: Callable[[str], Span | None] | None = None,
+        span: Callable[..., Span | None] | None = None,
         sources: Callable[[str], Sequence[Source] | None] | None = None,
         checkpoint: QueryCheckpoint | None = None,
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from onceonly import background, protocol
 
@@ -21,6 +21,12 @@ class Reading(NamedTuple):
     inputs_before: Inputs | None
 
 
+class AskSpan(Protocol):
+    """Asks Spark what it reads in the epoch that it runs; ``deciding`` tells that the epoch's tasks are over."""
+
+    def __call__(self, *, deciding: bool) -> Span | None: ...
+
+
 class Reader:
     """Carries out ``ReadChain`` commands. Driver.
 
@@ -28,9 +34,7 @@ class Reader:
     memory, None where nobody can.
     """
 
-    def __init__(
-        self, log: DecisionLog, *, inputs: InputFiles | None, span: Callable[[], Span | None] | None
-    ) -> None:
+    def __init__(self, log: DecisionLog, *, inputs: InputFiles | None, span: AskSpan | None) -> None:
         self._log = log
         self._inputs = inputs
         self._ask_span = span
@@ -85,9 +89,9 @@ class Reader:
             owners=around.owners,
         )
 
-    def span(self, epoch: int) -> Span | None:
+    def span(self, epoch: int, *, deciding: bool = False) -> Span | None:
         """Ask what Spark reads in an epoch; None where it runs another one, or nobody knows."""
-        found = self._ask_span() if self._ask_span is not None else None
+        found = self._ask_span(deciding=deciding) if self._ask_span is not None else None
         return found if found is not None and found.epoch == epoch else None
 
     def _has_moved(self, epoch: int, last: Link | None, receipt: Receipt | None) -> bool:

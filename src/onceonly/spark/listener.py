@@ -92,7 +92,6 @@ class _Watched:
         self._runs = RunFiles(place)
         self._stops = StopFiles(place)
         self._end = end
-        self.asked = 0
         self._over = threading.Event()
         self._said: Future[None] | None = None
         self._lag: Keeper | None = None
@@ -194,14 +193,12 @@ class _Listener(StreamingQueryListener):
             with contextlib.suppress(WaitTimeoutError):
                 background.begin("onceonly-watch", watched.begin, why).result(_STORE_S)
 
-    def asked(self, query: str) -> None:
+    def asked(self, query: str, *, deciding: bool) -> None:
         """Show that a run is alive in its first epoch, too, which may be long; nothing is reported before its end."""
         with self._lock:
             runs = [each for each in self._runs.values() if each.query == query]
         for each in runs:
-            # The first question of a run is its planner's; each later one comes before a decision.
-            each.asked += 1
-            if each.asked > 1:
+            if deciding:
                 stopping.deciding(each.run.run)
             with contextlib.suppress(OnceonlyError, OSError):  # whoever asks is about to plan or decide
                 each.is_ours()

@@ -17,7 +17,7 @@ import socket
 import struct
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -26,9 +26,6 @@ from onceonly.guards.source import Source
 from onceonly.model import Span
 from onceonly.spark.plan_sources import sources_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 log = logging.getLogger("onceonly")
 T = TypeVar("T")
 
@@ -36,16 +33,29 @@ _TIMEOUT_S = 2.0
 _QUERY_BYTES_MAX = 100
 _SOURCES = "sources "
 """A word before a query's id that asks for its sources."""
+_DECIDING = "deciding "
+"""A word before it that tells that the tasks of its epoch are over, and asks what it reads."""
 _CREDENTIALS = struct.Struct("3i")  # process, user, group: unix(7)
 
-asked: list[Callable[[str], None]] = []
-"""Called with the id of a query that is asked about: one of ours, whose log is there. They raise nothing."""
+
+class Hears(Protocol):
+    """Hears of a question about a query."""
+
+    def __call__(self, query: str, *, deciding: bool) -> None: ...
 
 
-def read(query: str) -> Span | None:
-    """Say what a query of this process reads in the epoch that it runs; None where it cannot be told. Driver."""
+asked: list[Hears] = []
+"""Called with the id of a query that is asked about, one of ours, whose log is there, and whether it is about to decide
+an epoch. They raise nothing."""
+
+
+def read(query: str, *, deciding: bool = False) -> Span | None:
+    """Say what a query of this process reads in the epoch that it runs; None where it cannot be told. Driver.
+
+    ``deciding`` says that the tasks of that epoch are over: a query that is to end is marked as ended then.
+    """
     for hear in asked:
-        hear(query)
+        hear(query, deciding=deciding)
     try:
         from pyspark.sql import SparkSession
 
@@ -69,9 +79,9 @@ def read_sources(query: str) -> list[Source] | None:
         return None
 
 
-def ask(address: str, query: str) -> Span | None:
-    """Ask the driver at its address. Planner or commit process; None where it does not answer."""
-    return _asked(address, query, Span)
+def ask(address: str, query: str, *, deciding: bool = False) -> Span | None:
+    """Ask the driver at its address, as ``read`` does. Planner or commit process; None where it does not answer."""
+    return _asked(address, f"{_DECIDING if deciding else ''}{query}", Span)
 
 
 def ask_sources(address: str, query: str) -> list[Source] | None:
@@ -133,7 +143,9 @@ def _answer(line: socket.socket) -> None:
         with line.makefile("rb") as question:
             text = question.readline(_QUERY_BYTES_MAX).decode().strip()
         query = text.removeprefix(_SOURCES)
-        line.sendall(msgspec.json.encode(read(query) if query == text else read_sources(query)))
+        told = text.removeprefix(_DECIDING)
+        found = read(told, deciding=told != text) if query == text else read_sources(query)
+        line.sendall(msgspec.json.encode(found))
 
 
 def _place(address: str) -> str:
