@@ -13,7 +13,7 @@ from tests.unit.test_coordinator_query import barrier, complete
 from onceonly import failpoints
 from onceonly.coordinator import left
 from onceonly.coordinator.query import QueryCoordinator
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, ReplayMismatchError
 from onceonly.executor.ballot import Ballot
 from onceonly.executor.slot import run_slot
 from onceonly.failpoints import FailpointError
@@ -255,3 +255,20 @@ def test_the_changed_target_of_a_sink_that_the_epoch_before_did_not_write_to_is_
     caplog.clear()
     in_turn(both(checkpoint, b="elsewhere"), checkpoint, range(4, 6))
     assert caplog.text == ""
+
+
+def test_a_fallback_to_another_sink_is_meant_and_its_replay_goes_there_too(checkpoint: Path) -> None:
+    coordinator = both(checkpoint)
+    coordinator.abort(coordinator.plan(0, sinks=["a"], run="r"), [], run="r")
+    decided(both(checkpoint), MemorySink({"store": "b"}), "b")
+    assert {name: len(store.visible()) for name, store in MemorySink.stores.items()} == {"a": 0, "b": 1}
+
+    with pytest.raises(ReplayMismatchError, match="for other sinks"):
+        both(checkpoint).plan(0, sinks=["a"], run="s")
+    assert both(checkpoint).plan(0, sinks=["b"], run="s").mode is Mode.DRAIN
+
+
+def test_from_what_is_decided_there_is_no_fallback(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_back(both(checkpoint), MemorySink({"store": "a"}), "a", monkeypatch)
+    with pytest.raises(ReplayMismatchError, match="for other sinks"):
+        both(checkpoint).plan(0, sinks=["b"], run="r")
