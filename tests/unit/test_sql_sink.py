@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,8 +19,9 @@ from onceonly.errors import (
     TargetBehindError,
     UnavailableError,
 )
-from onceonly.model import AlreadyCommitted, Committed, Handle, Lost
-from onceonly.sinks.sql import books
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
+from onceonly.ports import WriteContext
+from onceonly.sinks.sql import books, past
 from onceonly.sinks.sql.options import Url
 
 if TYPE_CHECKING:
@@ -338,6 +340,22 @@ def test_a_row_that_a_trigger_passes_over_is_refused_before_the_decision(bench: 
     assert refused.row == 1
     bench.epoch(some, key=key, triggers="trusted")
     assert bench.run("SELECT * FROM t") == [(1, "a"), (3, "c")]
+
+
+def test_what_is_left_of_a_transaction_is_staged_with_what_was_known_of_its_table(bench: Bench) -> None:
+    bench.run(IDS)
+    some = rows(id=[1, 1], name=["a", "b"])
+    handle, _ = bench.stage(some, bench.check(some))
+    handle = replace(handle, data={**handle.data, past.TABLE_ID: "7"})
+    sink = bench.sink()
+    [refused] = sink.refusals(handle, [])
+    context = WriteContext(
+        query="q", sink="sql", run="", epoch=0, plan="p", slot=0, attempt="operator",
+        guarantee=Guarantee.EXACTLY_ONCE,
+    )  # fmt: skip
+    again = sink.stage_again(context, some.slice(refused.row - 1, 1))
+    assert again.data[past.TABLE_ID] == "7"
+    assert bench.sink().commit(again) == Committed()
 
 
 def test_a_deletion_that_a_trigger_passes_over_is_refused_before_the_decision(bench: Bench) -> None:
