@@ -27,6 +27,7 @@ from onceonly.families.staged.sink import named
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
 from onceonly.ports import QueryContext
 from onceonly.sinks.opensearch import OpenSearchSink, target
+from onceonly.sinks.opensearch import sink as sinks
 from onceonly_proof.conformance.world import wait_for
 from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
 
@@ -263,6 +264,34 @@ def test_who_is_killed_before_the_first_name_is_noted_leaves_the_newest_epoch_as
     assert bench.sink().newest("q", "opensearch") == 1
     bench.committed(rows(a="2"), epoch=2)
     assert bench.sink().newest("q", "opensearch") == 2
+
+
+def test_a_running_query_removes_names_of_old_epochs_and_keys_deleted_long_ago(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "BULK_ROWS", 2)
+    bench.options |= {"op": "op", "tombstones": "1 ms"}
+    sink = bench.sink()
+    facts = sink.check(replace(CONTEXT, columns=(*COLUMNS, ("op", "string"))))
+    old = [bench.staged(ops(**{key: "d"}), slot=slot, facts=facts) for slot, key in enumerate("abcde")]
+    assert set(sink.commit_many(old)) == {Committed()}
+    void = bench.staged(ops(z="c"), slot=9, facts=facts)
+    assert sink.void(named([void])) == {void.transaction}
+    assert sink.commit(bench.staged(ops(f="c"), epoch=10, facts=facts)) == Committed()
+    newest = bench.staged(ops(f="c"), epoch=11, facts=facts)
+    assert sink.commit(newest) == Committed()
+    books = sink._search.books
+
+    def held() -> tuple[set[str], int]:
+        names = [each.transaction for each in (*old, void, newest)]
+        bench.ask("POST", f"/{bench.index}/_refresh")
+        return set(sink._target.documents(books, names)), bench.ask("GET", f"/{bench.index}/_count")["count"]
+
+    sink.refresh(facts)
+    assert held()[1] == 6  # it was tidied just now
+    monkeypatch.setattr(sinks, "TIDY_S", -1.0)
+    sink.refresh(facts)
+    assert held() == ({newest.transaction}, 1)
 
 
 def test_large_epochs_go_in_several_requests(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

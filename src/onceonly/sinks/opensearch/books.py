@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 from onceonly.errors import UnavailableError
 from onceonly.families.keyed.books import given_up, who
 from onceonly.families.keyed.sink import BOOKS_EPOCHS
+from onceonly.families.staged.names import epoch_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from onceonly.families.keyed import Origin
+    from onceonly.families.staged.area import Names
     from onceonly.sinks.opensearch.target import Target
 
 _MAPPING = {
@@ -43,10 +45,11 @@ class Books:
         """Return the names that are noted as applied."""
         return {name for name, is_applied in self._noted(names).items() if is_applied}
 
-    def void(self, names: Collection[str]) -> set[str]:
+    def void(self, names: Names) -> set[str]:
         """Note as void those of the names that are not there; return all that are void."""
-        for name in names:
-            self._target.create(self._index, name, {"applied": False})
+        for name, data in names.items():
+            document = {"who": f"{self._of}/{data['folder']}", "epoch": epoch_of(name), "applied": False}
+            self._target.create(self._index, name, document)
         return {name for name, is_applied in self._noted(names).items() if not is_applied}
 
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:

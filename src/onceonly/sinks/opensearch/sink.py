@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from onceonly.families.keyed import KeyedRows
     from onceonly.families.keyed.attempt import KeyedAttempt
+    from onceonly.families.staged.area import Names
     from onceonly.options import Option
     from onceonly.ports import QueryContext, WriteContext
     from onceonly.ports.standing import Held
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 KEY_BYTES_MAX = 512
+TIDY_S = 600.0
+"""How often a running query removes names of old epochs, and keys that were deleted long ago."""
 _FIELD = "onceonly"
 _PIPELINES = ("default_pipeline", "final_pipeline")
 _LIMITS = "limits"
@@ -67,6 +70,7 @@ class OpenSearchSink(BookedSink):
         self.books = Books(self._target, index=self._search.books, of=self._search.index)
         self._limits: dict[str, str] = {}
         self._content_max = sys.maxsize
+        self._owner, self._tidied_s = ("", ""), 0.0
 
     def identity(self) -> Mapping[str, str | int]:
         return {"cluster": ",".join(sorted(self._search.urls)), "index": self._search.index}
@@ -207,14 +211,25 @@ class OpenSearchSink(BookedSink):
             )  # fmt: skip
         self._add_fields(context, mapping.get("properties", {}), str(mapping.get("dynamic", "true")), who)
         self.books.open()
-        self.books.forget(context.query, context.sink)
-        if self.columns.op is not None:
-            self._bury()
+        self._owner = (context.query, context.sink)
+        self._tidy()
         limits = types.limits(context.columns, mapping.get("properties", {}))
         return {
             _LIMITS: msgspec.json.encode(limits).decode(),
             _CONTENT_MAX: self._target.content_max(),
         }
+
+    def refresh(self, facts: Mapping[str, str | int]) -> Mapping[str, str | int]:
+        if time.monotonic() - self._tidied_s > TIDY_S:
+            self._tidy()
+        return facts
+
+    def _tidy(self) -> None:
+        """Remove what nobody asks for any more; does not insist."""
+        self._tidied_s = time.monotonic()
+        self.books.forget(*self._owner)
+        if self.columns.op is not None:
+            self._bury()
 
     def _add_fields(
         self, context: QueryContext, properties: Mapping[str, Any], dynamic: str, who: str
@@ -235,7 +250,7 @@ class OpenSearchSink(BookedSink):
         self._target.ask("PUT", f"/{self._search.index}/_mapping", body)
 
     def _bury(self) -> None:
-        """Remove documents of keys that were deleted long ago; does not insist."""
+        """Remove documents of keys that were deleted long ago."""
         before = round((time.time() - self._search.tombstones_s) * 1000)
         gone = {"term": {f"{_FIELD}.deleted": True}}
         old = {"bool": {"filter": [gone, {"range": {f"{_FIELD}.at": {"lt": before}}}]}}
@@ -243,7 +258,7 @@ class OpenSearchSink(BookedSink):
 
     # --- books ----------------------------------------------------------------------------------------------
 
-    def void(self, names: Collection[str]) -> Collection[str]:
+    def void(self, names: Names) -> Collection[str]:
         self.books.open()
         return self.books.void(names)
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BULK_BYTES = 5 << 20
 BULK_ROWS = 2_000
 IDS_MAX = 5_000
+_ROUNDS_MAX = 100
+"""How often documents are removed at a time, as many as a request has: others wait for the next time."""
 _OK, _CONFLICT, _TOO_MANY, _TOO_LARGE = 200, 409, 429, 413
 _BAD, _LOGIN, _FORBIDDEN, _MISSING, _BROKEN, _UNAVAILABLE = 400, 401, 403, 404, 500, 503
 DROPPED = 200
@@ -201,11 +203,20 @@ class Target:
         self.ask("PUT", path, document, fine=(_CONFLICT,))
 
     def remove(self, index: str, query: object) -> None:
-        """Remove some of the documents that a query finds, unless they have changed since. Best effort."""
+        """Remove the documents that a query finds, unless they have changed since, some at a time. Best effort."""
+        for _ in range(_ROUNDS_MAX):
+            self.ask(
+                "POST", f"/{index}/_refresh", fine=range(_BAD, 600)
+            )  # what is removed is found until then
+            if self._removed(index, query) < BULK_ROWS:
+                return
+
+    def _removed(self, index: str, query: object) -> int:
+        """Remove some of the documents that a query finds; return how many."""
         search = {"size": BULK_ROWS, "_source": False, "seq_no_primary_term": True, "query": query}
         status, found = self.ask("POST", f"/{index}/_search", search, fine=range(_BAD, 600))
         if status != _OK:
-            return
+            return 0
         lines = [
             {
                 "delete": {
@@ -216,9 +227,11 @@ class Target:
             }
             for hit in found["hits"]["hits"]
         ]
-        if lines:
-            body = b"".join(encoded(line) + b"\n" for line in lines)
-            self._asked("POST", f"/{index}/_bulk", body, lines=True)
+        if not lines:
+            return 0
+        body = b"".join(encoded(line) + b"\n" for line in lines)
+        status, answer = self._asked("POST", f"/{index}/_bulk", body, lines=True)
+        return sum(each["delete"]["status"] == _OK for each in answer["items"]) if status == _OK else 0
 
     # --- calls ----------------------------------------------------------------------------------------------
 
