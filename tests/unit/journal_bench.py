@@ -35,6 +35,7 @@ def opened(folder: Path | str, *, wait_s: float = 0, **limits: float) -> Writer:
         replace(LIMITS, **limits),  # type: ignore[arg-type]
         feed=FEED,
         of=OF,
+        promise="exactly-once",
         wait_s=wait_s,
     )
 

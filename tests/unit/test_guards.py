@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.unit.journal_bench import read_upto, rows
 
 from onceonly import failpoints
 from onceonly.checkpoint.files import FolderFiles
@@ -23,6 +24,7 @@ from onceonly.model import Guarantee, Vote
 from onceonly.ports import WriteContext
 from onceonly.settings.query import GoOn, QuerySettings, SinkSettings, parse, parse_query
 from onceonly.settings.registry import remember
+from onceonly.sources.journal import Journal, Limits, Writer
 from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
@@ -388,6 +390,40 @@ def test_where_nobody_sees_the_sources_it_is_said_what_is_not_watched(
     made(checkpoint, seen=False).look(0, EXACTLY)
     assert "nothing of them is watched: topics made anew" in caplog.text
     assert not asked.seen
+
+
+def test_a_receiver_outside_says_itself_what_it_promises(
+    checkpoint: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the query's options would promise: they are not those with which it was started."""
+    journal = tmp_path / "journal"
+    outside = Source("onceonly.rabbitmq", {"journal": str(journal), "receiver": "outside"})
+    note(checkpoint, 0)
+
+    def told(promise: str) -> tuple[str, tuple[str, ...]]:
+        if promise:
+            limits = Limits(segment_bytes=1024, backlog_bytes=1024**2)
+            Writer.open(Journal.at(str(journal)), limits, feed="f", of="o", promise=promise).close()
+        made(checkpoint, outside).look(0, EXACTLY)
+        found = known.read(FolderFiles(checkpoint))
+        assert found is not None
+        return found.promise, found.formats
+
+    assert told("") == ("exactly-once", ("onceonly.rabbitmq",))  # of an older one, which says nothing
+    assert told("at-least-once") == ("at-least-once", ("onceonly.rabbitmq, at-least-once",))
+    assert told("exactly-once") == ("exactly-once", ("onceonly.rabbitmq",))
+    with Writer.open(Journal.at(str(journal)), Limits(), feed="f", of="o", promise="at-least-once") as writer:
+        writer.append(rows("a"))
+    assert told("exactly-once") == (
+        "at-least-once",
+        ("onceonly.rabbitmq, at-least-once", "onceonly.rabbitmq"),
+    )
+    read_upto(journal, 1)
+    assert told("exactly-once") == ("exactly-once", ("onceonly.rabbitmq",))
+    (journal / "receiving").write_bytes(b"torn")
+    caplog.clear()
+    assert told("") == ("exactly-once", ("onceonly.rabbitmq",))
+    assert "What the receiver of onceonly.rabbitmq promises is not known" in caplog.text
 
 
 def test_options_of_the_user_take_the_place_of_the_plans_login() -> None:

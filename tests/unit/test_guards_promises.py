@@ -30,6 +30,7 @@ LOSSY = Source(KAFKA, {"failondataloss": "False"})
         ([Source("onceonly.rabbitmq")], [EXACTLY], "exactly-once"),
         ([Source("onceonly.rabbitmq", {"id": "none"})], [EXACTLY], "at-least-once"),
         ([Source("onceonly.rabbitmq", {"onceonly.guarantee": "at-most-once"})], [EXACTLY], "at-most-once"),
+        ([Source("onceonly.socket", {"onceonly.guarantee": "at-most-once"})], [EXACTLY], "at-most-once"),
         ([Source(FILES)], [AT_LEAST, AT_MOST], "none"),
         ([Source("theirs"), Source(KAFKA)], [EXACTLY], "not known"),
         ([], [EXACTLY], "not known"),

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.unit.journal_bench import opened, rows
+from tests.unit.journal_bench import FEED, LIMITS, OF, opened, rows
 
 from onceonly.errors import ConfigurationError
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.settings import registry
+from onceonly.sources.journal import Journal, Writer
 from onceonly.sources.known import FEEDS
 from onceonly.spark.feed_source import FeedReader, columns_of, make_feed_format
 from onceonly.spark.format import make_format
@@ -64,6 +65,30 @@ def test_a_query_that_ends_when_it_has_read_all_leaves_a_full_journal_to_take_mo
         assert reader.latestOffset(end, ReadAllAvailable()) == end
         assert not writer.is_full()
         reader.stop()
+
+
+def test_what_a_receiver_outside_keeps_is_told_and_what_it_does_not_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = tmp_path / "journal"
+    Writer.open(Journal.at(str(journal)), LIMITS, feed=FEED, of=OF, promise="at-least-once").close()
+
+    def begin(**more: str) -> None:
+        options = {"uri": "amqp://h", "queue": "q", "journal": str(journal), "receiver": "outside", **more}
+        reader = FeedReader("rabbitmq", options, columns_of("rabbitmq"), Hadoop())
+        try:
+            reader.initialOffset()
+        finally:
+            reader.stop()
+
+    begin()
+    assert f"onceonly.rabbitmq: at-least-once up to the journal {journal}" in caplog.text
+    begin(**{"onceonly.guarantee": "at-least-once"})
+    for asked in ("exactly-once", "at-most-once"):
+        with pytest.raises(
+            ConfigurationError, match=f"cannot be read {asked}: the receiver .* keeps at-least-once"
+        ):
+            begin(**{"onceonly.guarantee": asked})
 
 
 def test_a_sink_of_the_users_is_not_named_like_a_feed() -> None:

@@ -17,6 +17,7 @@ from onceonly.errors import ConfigurationError, LogError, SetupError, SourceChan
 from onceonly.guards import folders, known
 from onceonly.guards.known import Known
 from onceonly.guards.promises import end_to_end, named
+from onceonly.guards.receivers import received
 from onceonly.guards.source import FILES, KAFKA, Finding, Source, merged
 from onceonly.model import Guarantee
 from onceonly.settings.query import SOURCE_CHANGED, SOURCE_FORMAT, SOURCE_OPTION, GoOn
@@ -77,6 +78,7 @@ class Guard:
         if sources is None:
             self._tell(epoch, Finding(_NOT_SEEN, next_step=_TO_WATCH))
             return
+        sources = self._received(sources, epoch)
         before = self._before(epoch)
         seen = self._see(sources, epoch, before or Known())
         losing = [each for each in seen.findings if each.stops]
@@ -99,6 +101,16 @@ class Guard:
         )
         if now != before:
             known.write(self._checkpoint, now)
+
+    def _received(self, sources: Sequence[Source], epoch: int) -> tuple[Source, ...]:
+        """Return the sources as their receivers promise, where these are other processes."""
+        found: list[Source] = []
+        for each in sources:
+            promised, finding = received(each)
+            found += promised
+            if finding is not None:
+                self._tell(epoch, finding)
+        return tuple(found)
 
     def _before(self, epoch: int) -> Known | None:
         try:

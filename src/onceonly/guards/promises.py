@@ -25,12 +25,12 @@ UNKNOWN = "not known"
 _LOSES = {Guarantee.EXACTLY_ONCE: False, Guarantee.AT_LEAST_ONCE: False, Guarantee.AT_MOST_ONCE: True}
 _DOUBLES = {Guarantee.EXACTLY_ONCE: False, Guarantee.AT_LEAST_ONCE: True, Guarantee.AT_MOST_ONCE: False}
 # Their strongest promise, and the option that makes it a weaker one when it is none; what it is when it is not given.
-_FEEDS = {
+FEEDS = {
     "onceonly.http": ("exactly-once", "resume", "at-most-once", "none"),
     "onceonly.rabbitmq": ("exactly-once", "id", "at-least-once", "messageid"),
 }
 _PASSES_OVER = {name: f"{name}, failOnDataLoss=false" for name in (KAFKA, KINESIS, RABBITMQ_STREAM)}
-BY_OPTIONS = frozenset({*_PASSES_OVER, *_FEEDS})
+BY_OPTIONS = frozenset({*_PASSES_OVER, *FEEDS})
 """The formats whose promise their options decide."""
 
 
@@ -103,7 +103,9 @@ def named(source: Source) -> str:
 
 def _weaker(source: Source) -> str:
     """Return the promise of a feed that is not its strongest, by its options; empty for others."""
-    strong, option, weak, without = _FEEDS.get(source.format, ("", "", "", ""))
+    if source.format not in FEEDS:
+        return ""
+    strong, option, weak, without = FEEDS[source.format]
     asked = source.options.get(GUARANTEE, "") or (
         weak if source.options.get(option, without).strip().lower() == "none" else strong
     )

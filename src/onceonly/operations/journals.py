@@ -10,7 +10,7 @@ from onceonly.errors import ConfigurationError, JournalError
 from onceonly.operations import records
 from onceonly.sources.journal.claims import Claim
 from onceonly.sources.journal.lock import Hold, holder_of
-from onceonly.sources.journal.place import IDENTITY, READING, Journal
+from onceonly.sources.journal.place import IDENTITY, READING, RECEIVING, Journal
 from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, name_of
 from onceonly.stores.opened import address_of
 
@@ -89,6 +89,7 @@ def drop(address: str, *, checkpoint: Checkpoint | None = None, because: str = "
             for number in journal.numbers(folder):
                 journal.store.delete(name_of(folder, number))
         journal.store.delete(READING)
+        journal.store.delete(RECEIVING)
         journal.sync()
         journal.store.delete(IDENTITY)
         journal.sync()

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
+from onceonly.model import Guarantee
 from onceonly.options import read_options
-from onceonly.sources.journal.options import DECLARED, Limits
+from onceonly.sources.journal.options import DECLARED, GUARANTEE, Limits
 from onceonly.sources.journal.place import Journal
 from onceonly.sources.known import feed_class
 
@@ -25,6 +26,8 @@ class Asked:
     journal: Journal
     limits: Limits
     inside: bool
+    guarantee: Guarantee | None
+    """The one that was asked for, None where what the feed keeps was."""
     rows_max: int
     tasks: int
 
@@ -47,6 +50,25 @@ def ask(name: str, given: Mapping[str, str]) -> Asked:
         journal=Journal.at(options["journal"]),
         limits=limits,
         inside=options["receiver"] == "inside",
+        guarantee=None if options[GUARANTEE] is None else Guarantee(options[GUARANTEE]),
         rows_max=options["maxRowsPerTrigger"],
         tasks=max(1, options["tasks"]),
     )
+
+
+def kept_by_receiver(asked: Asked) -> tuple[str, ...]:
+    """Return what holds up to the journal: what its receiver says, wherever that is; else what the options say.
+
+    Raises ``ConfigurationError`` where what was asked for does not hold, ``JournalError``, ``UnavailableError``.
+    """
+    noted = () if asked.inside else asked.journal.receiving()
+    if asked.guarantee is not None and any(
+        each not in {asked.guarantee, Guarantee.EXACTLY_ONCE} for each in noted
+    ):
+        raise ConfigurationError(
+            f"{asked.feed.of} cannot be read {asked.guarantee.value}: the receiver of the journal "
+            f"{asked.journal.where} keeps {' and '.join(noted)}",
+            next_step="start `onceonly journal run` with the options that keep it, which counts when what was written "
+            f"before is read; or leave out {GUARANTEE} here",
+        )
+    return noted or (asked.feed.guarantee.value,)

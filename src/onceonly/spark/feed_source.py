@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Supp
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.settings.query import PREFIX
-from onceonly.sources.asked import ask
+from onceonly.sources.asked import ask, kept_by_receiver
 from onceonly.sources.journal.feeds import schema_of
 from onceonly.sources.journal.place import Journal
 from onceonly.sources.journal.reader import Position, Reader
@@ -187,6 +187,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Begin to receive and to read, once in this process's life; raise what has ended the receiver."""
         if self._opened is None:
             asked = self._asked
+            promises = kept_by_receiver(asked)
             receiver = None
             if asked.inside:
                 receiver = Receiver(asked.feed, asked.journal, asked.limits)
@@ -194,10 +195,10 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 writer = receiver.opened()
             durable = (lambda: writer.newest) if receiver is not None else None
             self._opened = (Reader(asked.journal, durable=durable), receiver)
-            if asked.feed.guarantee is not Guarantee.EXACTLY_ONCE:
+            if set(promises) != {Guarantee.EXACTLY_ONCE}:
                 log.warning(
                     "onceonly.%s: %s up to the journal %s, exactly once from there.",
-                    asked.feed.name, asked.feed.guarantee.value, asked.journal.where,
+                    asked.feed.name, " and ".join(promises), asked.journal.where,
                 )  # fmt: skip
         reader, receiver = self._opened
         if receiver is not None:

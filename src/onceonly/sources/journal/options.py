@@ -23,7 +23,7 @@ DECLARED: tuple[Option, ...] = (
     Option(
         name="receiver",
         doc="Who writes the journal: `inside`, a thread beside the driver; or `outside`, the command "
-        "`onceonly journal run`, which goes on while the job is down.",
+        "`onceonly journal run`, which goes on while the job is down, and whose options say what is promised.",
         default="inside",
         choices=("inside", "outside"),
     ),

@@ -15,6 +15,7 @@ from onceonly.sources.journal.segments import (
     SEGMENTS,
     Identity,
     Reading,
+    Receiving,
     decode,
     decode_note,
     encode_note,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 IDENTITY: Final = "journal"
 READING: Final = "reading"
+RECEIVING: Final = "receiving"
 _PRIVATE: Final = 0o700
 _OTHERS: Final = 0o077
 
@@ -136,6 +138,17 @@ class Journal:
     def note_reading(self, reading: Reading) -> None:
         """Write down who reads it and how far it has come. Raises ``UnavailableError``."""
         self.store.replace(READING, encode_note("reading", reading))
+
+    def receiving(self) -> tuple[str, ...]:
+        """Return what its receivers promise, none where they have not said so. Raises ``JournalError``."""
+        data = self.store.get(RECEIVING)
+        if data is None:
+            return ()
+        return decode_note(data, RECEIVING, Receiving, where=self.store.where(RECEIVING)).promises
+
+    def note_receiving(self, promises: tuple[str, ...]) -> None:
+        """Write down what its receivers promise. Raises ``UnavailableError``."""
+        self.store.replace(RECEIVING, encode_note(RECEIVING, Receiving(promises)))
 
     def lock(self, name: str) -> Path | None:
         """Return the path of a lock; None on a store, which has none."""

@@ -51,7 +51,12 @@ class Receiver(threading.Thread):
         """Receive until it is stopped, or cannot go on."""
         try:
             with Writer.open(
-                self._journal, self._limits, feed=self._feed.name, of=self._feed.of, wait_s=self._wait_s
+                self._journal,
+                self._limits,
+                feed=self._feed.name,
+                of=self._feed.of,
+                promise=self._feed.guarantee.value,
+                wait_s=self._wait_s,
             ) as writer:
                 self.writer = writer
                 self._opened.set()

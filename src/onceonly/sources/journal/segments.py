@@ -65,6 +65,12 @@ class Reading(msgspec.Struct, frozen=True):
     stood: int = 0
 
 
+class Receiving(msgspec.Struct, frozen=True):
+    """What those who have written a journal promise up to it, as far as what they wrote may be unread."""
+
+    promises: tuple[str, ...]
+
+
 class Claimed(msgspec.Struct, frozen=True):
     """One start's claim to read a journal."""
 
@@ -136,7 +142,7 @@ def decode_fold(data: bytes, *, where: str) -> tuple[Fold, list[bytes]]:
 
 
 def encode_note(kind: str, note: msgspec.Struct) -> bytes:
-    """Return the bytes of an ``Identity`` or a ``Reading``."""
+    """Return the bytes of an ``Identity``, a ``Reading`` or another note."""
     return FORMAT.seal(kind, msgspec.json.encode(note))
 
 

@@ -85,8 +85,19 @@ class Writer:
         """Where the feed goes on, in its own words."""
 
     @classmethod
-    def open(cls, journal: Journal, limits: Limits, *, feed: str, of: str, wait_s: float = WAIT_S) -> Self:
+    def open(
+        cls,
+        journal: Journal,
+        limits: Limits,
+        *,
+        feed: str,
+        of: str,
+        promise: str = "",
+        wait_s: float = WAIT_S,
+    ) -> Self:
         """Take a journal to write it, and make it where there is none; learn what is in it.
+
+        ``promise`` is what the feed keeps up to it, for a query that has no receiver of its own.
 
         Raises ``ConfigurationError`` where another process writes it, ``JournalError`` for one that is damaged, of a
         newer version or of another feed, ``UnavailableError``.
@@ -101,6 +112,8 @@ class Writer:
         try:
             writer = cls(journal, limits, identity, hold)
             writer._learn()
+            if promise:
+                writer._note_promise(promise)
         except BaseException:  # an interrupt, too: this process would lock its next writer out
             hold.close()
             raise
@@ -276,6 +289,15 @@ class Writer:
             )
         )
         self._began = time.monotonic()
+
+    def _note_promise(self, promise: str) -> None:
+        """Note it, beside those of earlier writers as long as the query may not have read what they wrote."""
+        noted = self._journal.receiving()
+        reading = self._journal.reading()
+        is_read = self.newest <= (reading.upto if reading is not None else 0)
+        promises = tuple(dict.fromkeys((*(() if is_read else noted), promise)))
+        if promises != noted:
+            self._journal.note_receiving(promises)
 
     def _written_s(self) -> float:
         return round(self._before_s + time.monotonic() - self._began, 3)
