@@ -3700,6 +3700,17 @@ DEFECTS: Final = (
     ),
     # -------------------------------------------------------------------------------------------- journals
     Defect(
+        name="what-came-again-dies-with-its-receiver",
+        group=JOURNALS,
+        what="What comes again is remembered for longer until the receiver starts anew, and is there twice then",
+        file="sources/journal/writer.py",
+        before="        self._learn_again()\n",
+        after="",
+        tests=(
+            "tests/unit/test_journal.py::test_an_id_that_comes_again_is_remembered_as_long_by_the_next_writer",
+        ),
+    ),
+    Defect(
         name="journal-forgets-ids-that-it-learnt",
         group=JOURNALS,
         what="A writer that begins anew does not know the ids in the journal, and takes what is sent again",

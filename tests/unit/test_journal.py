@@ -146,6 +146,35 @@ def test_an_id_that_comes_again_is_remembered_for_as_long_as_it_does(
         assert writer.append(rows("a")) == 1
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_an_id_that_comes_again_is_remembered_as_long_by_the_next_writer(
+    place: Path, monkeypatch: pytest.MonkeyPatch, *, is_read: bool, is_killed: bool
+) -> None:
+    """As the first line of a stream, which comes at each connection before others that are new."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    number = 0
+    for _ in range(6):
+        writer = opened(place, window_s=600)
+        for _ in range(9):
+            now[0] += 250
+            number += 1
+            assert writer.append(rows("first", f"id {number}")) == (2 if number == 1 else 1)
+            if is_read:
+                read_upto(place, number)
+                writer.tidy(now=True)
+        if is_killed:
+            writer._hold.close()
+        else:
+            writer.close()
+    assert len(list((place / FOLDS).iterdir())) < 10
+    with opened(place, window_s=600) as writer:
+        now[0] += 601
+        writer.tidy(now=True)
+        assert writer.append(rows("first")) == 1
+
+
 def test_ids_are_forgotten_after_their_time_by_writers_that_never_live_so_long(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +188,7 @@ def test_ids_are_forgotten_after_their_time_by_writers_that_never_live_so_long(
             assert writer.append(rows(f"id {number}", *again)) == 1
             read_upto(place, number)
             writer.tidy(now=True)
-            assert len(writer._window) < 15
+            assert len(writer._window) < 20
     assert len(list((place / FOLDS).iterdir())) < 15
 
 

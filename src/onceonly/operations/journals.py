@@ -10,7 +10,7 @@ from onceonly.errors import ConfigurationError, JournalError
 from onceonly.operations import records
 from onceonly.sources.journal.claims import Claim
 from onceonly.sources.journal.lock import Hold, holder_of
-from onceonly.sources.journal.place import IDENTITY, READING, RECEIVING, Journal
+from onceonly.sources.journal.place import AGAIN, IDENTITY, READING, RECEIVING, Journal
 from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, name_of
 from onceonly.stores.opened import address_of
 
@@ -88,8 +88,8 @@ def drop(address: str, *, checkpoint: Checkpoint | None = None, because: str = "
         for folder in (SEGMENTS, FOLDS, CLAIMS):
             for number in journal.numbers(folder):
                 journal.store.delete(name_of(folder, number))
-        journal.store.delete(READING)
-        journal.store.delete(RECEIVING)
+        for name in (READING, RECEIVING, AGAIN):
+            journal.store.delete(name)
         journal.sync()
         journal.store.delete(IDENTITY)
         journal.sync()

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 IDENTITY: Final = "journal"
 READING: Final = "reading"
 RECEIVING: Final = "receiving"
+AGAIN: Final = "again"
+"""The file of the ids that came again, and are remembered since then."""
 _PRIVATE: Final = 0o700
 _OTHERS: Final = 0o077
 
@@ -91,8 +93,7 @@ class Journal:
     def rest(self) -> str:
         """Say what of a journal is there besides its identity, in words; empty where nothing is."""
         found = [name.rstrip("/") for name in (SEGMENTS, FOLDS) if self.numbers(name)]
-        if self.store.get(READING) is not None:
-            found.append(f"the file {READING!r}")
+        found += [f"the file {name!r}" for name in (READING, AGAIN) if self.store.get(name) is not None]
         return " and ".join(found)
 
     def sync(self) -> None:

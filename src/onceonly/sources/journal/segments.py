@@ -12,6 +12,7 @@ its number, which are gone: it keeps the hashes of their ids.
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -21,7 +22,7 @@ from onceonly.durable.sealed import UNREADABLE, Format, decoder
 from onceonly.errors import JournalError, SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -99,6 +100,13 @@ class Fold(msgspec.Struct, frozen=True):
     at_s: float = 0.0
 
 
+class Again(msgspec.Struct, frozen=True):
+    """The ids that came again: ``ages`` says when, as in a segment, and of how many of the hashes that follow."""
+
+    journal: str
+    ages: tuple[tuple[float, int], ...]
+
+
 def name_of(folder: str, number: int) -> str:
     """Return the name of a segment or fold."""
     return f"{folder}{number:020d}"
@@ -137,8 +145,21 @@ def encode_fold(fold: Fold, hashes: Iterable[bytes]) -> bytes:
 def decode_fold(data: bytes, *, where: str) -> tuple[Fold, list[bytes]]:
     """Return a fold and the hashes in it. Raises ``JournalError``."""
     fold, body = _open(data, "fold", Fold, where)
-    raw = bytes(body)
-    return fold, [raw[at : at + _HASH_BYTES] for at in range(0, len(raw), _HASH_BYTES)]
+    return fold, _hashes(body)
+
+
+def encode_again(journal: str, came: Mapping[float, Sequence[bytes]]) -> bytes:
+    """Return the bytes of the file of ids that came again, by when they did."""
+    head = Again(journal=journal, ages=tuple((at_s, len(hashes)) for at_s, hashes in came.items()))
+    hashes = b"".join(chain.from_iterable(came.values()))
+    return FORMAT.seal("again", b"\n".join((msgspec.json.encode(head), hashes)))
+
+
+def decode_again(data: bytes, *, where: str) -> tuple[str, dict[float, list[bytes]]]:
+    """Return the journal that such a file is of, and the hashes in it by when they came. Raises ``JournalError``."""
+    head, body = _open(data, "again", Again, where)
+    hashes = iter(_hashes(body))
+    return head.journal, {at_s: list(islice(hashes, count)) for at_s, count in head.ages}
 
 
 def encode_note(kind: str, note: msgspec.Struct) -> bytes:
@@ -170,6 +191,11 @@ def arrow() -> Any:  # noqa: ANN401  a module
             next_step="pip install pyarrow, where the receiver runs and on driver and executors",
         ) from error
     return pa
+
+
+def _hashes(body: memoryview) -> list[bytes]:
+    raw = bytes(body)
+    return [raw[at : at + _HASH_BYTES] for at in range(0, len(raw), _HASH_BYTES)]
 
 
 def _open(data: bytes, kind: str, form: type[T], where: str) -> tuple[T, memoryview]:

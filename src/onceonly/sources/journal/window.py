@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+
+AGAIN: Final = 0
+"""The number of what came again: such ids are in no segment and in no fold by themselves."""
 
 
 class Window:
@@ -23,7 +28,9 @@ class Window:
         self._known: dict[bytes, tuple[float, int]] = {}
         """When each was learnt last, and of which segment or fold: it may be learnt twice, where only what comes again
         is left out."""
+        self._again: set[bytes] = set()
         self._learnt: deque[tuple[float, int, tuple[bytes, ...]]] = deque()
+        """In the order of their time."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -43,24 +50,30 @@ class Window:
         return found
 
     def learn(self, number: int, hashes: Sequence[bytes], at_s: float) -> None:
-        """Remember the ids of a segment, or of a fold, which are known since ``at_s``; in the order of their time."""
+        """Remember the ids of a segment, of a fold, or of ``AGAIN``, which are known since ``at_s``."""
         if hashes:
-            self._learnt.append((at_s, number, tuple(hashes)))
-            self._known.update(dict.fromkeys(hashes, (at_s, number)))
+            insort(self._learnt, (at_s, number, tuple(hashes)))
+            newer = (each for each in hashes if self._known.get(each, (at_s, 0))[0] <= at_s)
+            self._known.update(dict.fromkeys(newer, (at_s, number)))
+        if number == AGAIN:
+            self._again.update(hashes)
 
-    def again(self, hashes: Iterable[bytes]) -> None:
+    def again(self, hashes: Iterable[bytes]) -> bool:
         """Remember for longer what has come again: a feed that gives the same at each connection goes on to do so.
 
-        Not each time, as they may come again without pause.
+        Not each time, as they may come again without pause. Say whether any is remembered for longer.
         """
         now = self._clock()
-        late: dict[int, dict[bytes, None]] = {}
-        for each in hashes:
-            at_s, number = self._known.get(each, (now, 0))
-            if now - at_s > self._seconds / 2:
-                late.setdefault(number, {})[each] = None
-        for number, found in late.items():
-            self.learn(number, tuple(found), now)
+        late = [each for each in hashes if now - self._known.get(each, (now, 0))[0] > self._seconds / 2]
+        self.learn(AGAIN, tuple(dict.fromkeys(late)), now)
+        return bool(late)
+
+    def came_again(self) -> dict[float, list[bytes]]:
+        """Return what is remembered since it came again, by when that was, in this order."""
+        found: dict[float, list[bytes]] = {}
+        for at_s, each in sorted((self._known[each][0], each) for each in self._again):
+            found.setdefault(at_s, []).append(each)
+        return found
 
     def forget(self) -> None:
         """Forget what is old enough."""
@@ -70,6 +83,7 @@ class Window:
             for each in hashes:
                 if self._known.get(each) == (at_s, number):
                     del self._known[each]
+                    self._again.discard(each)
 
     def between(self, first: int, last: int) -> list[bytes]:
         """Return what is remembered of the segments from ``first`` to ``last``."""
@@ -78,4 +92,4 @@ class Window:
 
     def oldest(self) -> int | None:
         """Return the number of the oldest segment or fold of which anything is remembered."""
-        return min((number for _, number, _ in self._learnt), default=None)
+        return min((number for _, number, _ in self._learnt if number != AGAIN), default=None)

@@ -11,13 +11,15 @@ import logging
 import os
 import secrets
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from onceonly import failpoints
-from onceonly.errors import JournalError, SupersededError, UnavailableError
+from onceonly.errors import JournalError, OnceonlyError, SupersededError, UnavailableError
+from onceonly.sources.journal import window
 from onceonly.sources.journal.claims import newest_claim
 from onceonly.sources.journal.lock import WAIT_S, Hold
-from onceonly.sources.journal.place import strange
+from onceonly.sources.journal.place import AGAIN, strange
 from onceonly.sources.journal.segments import (
     CLAIMS,
     FOLDS,
@@ -25,8 +27,10 @@ from onceonly.sources.journal.segments import (
     Fold,
     Segment,
     arrow,
+    decode_again,
     decode_fold,
     encode,
+    encode_again,
     encode_fold,
     hash_of,
     name_of,
@@ -53,6 +57,8 @@ _BLOCK: Final = 4096
 _TIDY_S: Final = 1.0
 _TIDY_MANY: Final = 64
 _TIDY_LATEST_S: Final = 10.0
+_AGAIN_PARTS: Final = 20
+"""In each of so many parts of the window, what came again is made durable once at most."""
 
 
 class Writer:
@@ -73,6 +79,9 @@ class Writer:
         self._backlog = 0
         self._folds: list[int] = []
         self._tidied_at = self._folded_at = time.monotonic()
+        self._is_again_due = False
+        """Whether ids that came again are remembered in memory alone for so long."""
+        self._again_at = -limits.window_s
         self._reading: Reading | None = None
         """What the query had noted when that was looked at last."""
         self.newest = 0
@@ -129,6 +138,8 @@ class Writer:
 
     def close(self) -> None:
         """Let the journal go. Idempotent."""
+        with suppress(OnceonlyError):  # they are remembered for shorter then
+            self._keep_again(now=True)
         self._hold.close()
 
     @property
@@ -188,6 +199,7 @@ class Writer:
             return
         self._tidied_at = moment
         self._window.forget()
+        self._keep_again()
         reading = self._reading = self._journal.reading()
         if reading is None:
             self._require_there()
@@ -220,6 +232,7 @@ class Writer:
 
     def _fold(self, due: list[int]) -> None:
         last = max(due)
+        self._keep_again(now=True)
         kept = self._window.between(min(due), last)
         failpoints.hit("journal.before_fold")
         fold = Fold(journal=self._identity, number=last, mark=self.mark, at_s=self._written_s())
@@ -238,6 +251,14 @@ class Writer:
             self.rows.pop(number, None)
             self.writers.pop(number, None)
         self._drop_folds()
+
+    def _keep_again(self, *, now: bool = False) -> None:
+        """Make durable what came again, so that the next writer remembers it as long. Idempotent."""
+        is_late = time.monotonic() - self._again_at >= self._limits.window_s / _AGAIN_PARTS
+        if not self._is_again_due or not (now or is_late):
+            return
+        self._store.replace(AGAIN, encode_again(self._identity, self._window.came_again()))
+        self._again_at, self._is_again_due = time.monotonic(), False
 
     def _drop_folds(self) -> None:
         """Delete folds of which nothing is remembered, but for the newest, which keeps the number."""
@@ -279,6 +300,7 @@ class Writer:
             self._window.learn(number, [each for each in _hashes(rows) if each is not None], self._before_s)
             self._note(head, rows.num_rows, size)
             self.newest, self.mark = number, head.mark
+        self._learn_again()
         if self.newest > folded:
             self._store.sync(name_of(SEGMENTS, self.newest))
         claim = newest_claim(self._journal)
@@ -289,6 +311,18 @@ class Writer:
             )
         )
         self._began = time.monotonic()
+
+    def _learn_again(self) -> None:
+        """Learn what came again; some of it is in folds and segments, of before or of after that."""
+        data = self._store.get(AGAIN)
+        if data is None:
+            return
+        journal, came = decode_again(data, where=self._store.where(AGAIN))
+        if journal != self._identity:
+            raise strange(self._store.where(AGAIN))
+        self._before_s = max(self._before_s, *came, 0.0)
+        for at_s, hashes in came.items():
+            self._window.learn(window.AGAIN, hashes, at_s)
 
     def _note_promise(self, promise: str) -> None:
         """Note it, beside those of earlier writers as long as the query may not have read what they wrote."""
@@ -316,7 +350,8 @@ class Writer:
         if not all(news):
             rows = rows.filter(arrow().array(news))
             known = [each for each, new in zip(hashes, news, strict=True) if not new and each is not None]
-            self._window.again(known)
+            self._is_again_due |= self._window.again(known)
+            self._keep_again()
         return rows, [each for each, new in zip(hashes, news, strict=True) if new and each is not None]
 
     def _require_space(self, size: int) -> None:
