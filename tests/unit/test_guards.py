@@ -426,6 +426,26 @@ def test_a_receiver_outside_says_itself_what_it_promises(
     assert "What the receiver of onceonly.rabbitmq promises is not known" in caplog.text
 
 
+@pytest.mark.parametrize("seen", [False, True])
+def test_each_start_looks_once_however_many_processes_plan_for_it(
+    checkpoint: Path, caplog: pytest.LogCaptureFixture, *, seen: bool
+) -> None:
+    """As on Spark Connect, where no planner process lives as long as the query."""
+    note(checkpoint, 0)
+    settings = QuerySettings(checkpoint=str(checkpoint))
+    lossy = [Source("socket")]
+
+    def look(start: str) -> int:
+        caplog.clear()
+        for _ in range(3):
+            Guard("q", FolderFiles(checkpoint), settings, lambda: lossy if seen else None, start).look(
+                0, EXACTLY
+            )
+        return len(caplog.records)
+
+    assert [look(start) for start in ("one", "two", "two", "")] == [1, 1, 0, 3]
+
+
 def test_options_of_the_user_take_the_place_of_the_plans_login() -> None:
     given = {"kafka.bootstrap.servers": "y", "kafka.security.protocol": "SSL"}
     planned = Source(

@@ -116,7 +116,13 @@ class QueryCoordinator:
         self._guard = (
             None
             if sources is None
-            else Guard(self.query, self.checkpoint.files, settings, partial(sources, self.query))
+            else Guard(
+                self.query,
+                self.checkpoint.files,
+                settings,
+                partial(sources, self.query),
+                start=start.rpartition(".")[2],
+            )
         )
         inputs = self.checkpoint.inputs()
         self._streams = inputs is not None

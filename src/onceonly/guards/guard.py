@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from onceonly import events, offsets
 from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.errors import ConfigurationError, LogError, SetupError, SourceChangedError, UnavailableError
@@ -53,7 +55,8 @@ class _Seen:
 class Guard:
     """The guard of one query's sources. Planner or driver; ``look`` at each start.
 
-    ``planned`` gives the sources of Spark's plan, None where nobody can look at it.
+    ``planned`` gives the sources of Spark's plan, None where nobody can look at it. ``start`` names the start, of which
+    each planner process has a guard: only the first one looks.
     """
 
     def __init__(
@@ -62,11 +65,13 @@ class Guard:
         checkpoint: CheckpointFiles,
         settings: QuerySettings,
         planned: Callable[[], Sequence[Source] | None],
+        start: str = "",
     ) -> None:
         self._query = query
         self._checkpoint = checkpoint
         self._settings = settings
         self._planned = planned
+        self._start = start
 
     def look(self, epoch: int, guarantees: Collection[Guarantee]) -> None:
         """Look at all sources, tell what is wrong, and keep what was found out.
@@ -74,12 +79,16 @@ class Guard:
         Raises ``SourceChangedError`` where rows would be lost, ``UnavailableError`` where a source that was watched
         before cannot be asked now.
         """
+        before = self._before(epoch)
+        if self._start and before is not None and before.start == self._start:
+            return
         sources = merged(self._planned(), dict(self._settings.source), self._settings.source_format)
         if sources is None:
             self._tell(epoch, Finding(_NOT_SEEN, next_step=_TO_WATCH))
+            if self._start:
+                known.write(self._checkpoint, msgspec.structs.replace(before or Known(), start=self._start))
             return
         sources = self._received(sources, epoch)
-        before = self._before(epoch)
         seen = self._see(sources, epoch, before or Known())
         losing = [each for each in seen.findings if each.stops]
         for finding in seen.findings:
@@ -98,6 +107,7 @@ class Guard:
             promise=promise,
             topics=seen.topics,
             since=seen.since,
+            start=self._start,
         )
         if now != before:
             known.write(self._checkpoint, now)

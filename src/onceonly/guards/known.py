@@ -31,13 +31,14 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """``formats`` are those of the sources, none where nobody could look; ``promise`` is from end to end.
 
     ``topics`` has the ids of each topic of that name, of which a query with several clusters has several; ``since`` the
-    epoch in which each was seen first.
+    epoch in which each was seen first. ``start`` names the start that has looked, empty where it has no name.
     """
 
     formats: tuple[str, ...] = ()
     promise: str = ""
     topics: dict[str, tuple[str, ...]] = {}
     since: dict[str, int] = {}
+    start: str = ""
 
 
 def read(checkpoint: CheckpointFiles) -> Known | None:
