@@ -68,7 +68,7 @@ def header(found: CheckpointModel) -> Text:
         f" ({run.who})" if run.who else "", "\n", found.address,
     )  # fmt: skip
     told = found.sources
-    if told is not None:
+    if told is not None and told.promise:
         text.append(f"\n{told.promise} from end to end", style="dim")
         text.append(f" (source: {', '.join(sorted(set(told.formats))) or 'none'})", style="dim")
     if found.is_left:

@@ -41,7 +41,7 @@ def checkpoint(found: CheckpointModel) -> dict[str, Any]:
         "home": found.home,
         "moved": found.is_moved,
         "sources": list(told.formats) if told else [],
-        "end_to_end": told.promise if told else None,
+        "end_to_end": (told.promise or None) if told else None,
         "runs": [
             {"run": each.run, **_stamp(each.began, at="began"), "ended": each.ended or None}
             for each in found.runs
