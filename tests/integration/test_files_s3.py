@@ -23,6 +23,8 @@ from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.files import FilesSink
 from onceonly.stores import opened
 from onceonly.stores.access import Hadoop
+from onceonly.stores.address import parse
+from onceonly.stores.rights import require_rights
 from onceonly_proof.conformance import SinkConformance
 from onceonly_proof.embedded.s3 import SECRET, EmbeddedS3, client_of
 
@@ -147,6 +149,18 @@ def test_a_file_of_several_parts_comes_as_a_whole(server: EmbeddedS3) -> None:
     assert content is not None
     assert len(content) > 8 << 20
     assert pq.read_table(io.BytesIO(content))["id"].to_pylist() == list(ids)
+
+
+def test_who_may_only_read_lacks_the_right_to_put_before_anything_is_put(server: EmbeddedS3) -> None:
+    place = parse(f"s3a://{BUCKET}/rights")
+    before = server.names(BUCKET, "")
+    assert require_rights(place, ["a/"], in_parts=True) in {
+        "", f"what may be removed in {place.shown} shows only in doing it",
+    }  # fmt: skip
+    opened.tell(Hadoop(server.hadoop("reader")))
+    with pytest.raises(ConfigurationError, match="could not be put: S3 does not permit it"):
+        require_rights(place, ["a/"])
+    assert server.names(BUCKET, "") == before
 
 
 def test_who_may_only_read_is_told_what_is_missing(server: EmbeddedS3) -> None:

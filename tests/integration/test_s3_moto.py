@@ -16,6 +16,7 @@ from onceonly.stores import opened
 from onceonly.stores.access import Hadoop
 from onceonly.stores.address import parse
 from onceonly.stores.objects import ObjectStore
+from onceonly.stores.rights import require_rights
 from onceonly.stores.uploads import Completion
 from onceonly_proof.conformance import SinkConformance
 from onceonly_proof.embedded.moto import EmbeddedMoto
@@ -62,6 +63,21 @@ def shown(server: EmbeddedMoto, folder: str) -> Iterator[str]:
     for name in server.names(BUCKET, folder):
         if not any(part[0] in "._" for part in name.removeprefix(folder + "/").split("/")):
             yield name
+
+
+def test_rights_are_asked_for_and_nothing_is_left(server: EmbeddedMoto) -> None:
+    place = parse(f"s3a://{BUCKET}/rights-{next(_numbers)}")
+    store(server, place.location).replace("a/x", b"")
+    asked = server.client
+    # It has another answer than S3 to a part of an upload that it does not know.
+    assert require_rights(place, ["a/", "b/"], in_parts=True).startswith("what may be put in ")
+    assert server.names(BUCKET, place.path) == [f"{place.path}/a/x"]
+    assert "Uploads" not in asked.list_multipart_uploads(Bucket=BUCKET, Prefix=place.path)
+    versioned = f"{BUCKET}-versions"
+    server.make_bucket(versioned)
+    asked.put_bucket_versioning(Bucket=versioned, VersioningConfiguration={"Status": "Enabled"})
+    assert "removed in" in require_rights(parse(f"s3a://{versioned}/x"))
+    assert "DeleteMarkers" not in asked.list_object_versions(Bucket=versioned)
 
 
 class TestLaws(RewritableLaws):

@@ -116,7 +116,12 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True  # headers and body are two writes
 
     def do_GET(self) -> None:
-        self._handle(self._by("GET", {"list-type": "LIST", "uploads": "UPLOADS", "uploadId": "PARTS"}))
+        self._handle(
+            self._by(
+                "GET",
+                {"list-type": "LIST", "uploads": "UPLOADS", "uploadId": "PARTS", "versioning": "VERSIONING"},
+            )
+        )
 
     def do_HEAD(self) -> None:
         self._handle("HEAD")
@@ -168,6 +173,9 @@ class _Handler(BaseHTTPRequestHandler):
         self, method: str, key: str, body: bytes, query: dict[str, list[str]]
     ) -> tuple[int, dict[str, str], bytes]:
         objects = self.double.objects
+        if method == "VERSIONING":
+            told = b"<Status>Enabled</Status>" if self.double.versions else b""
+            return 200, {}, b"<VersioningConfiguration>%b</VersioningConfiguration>" % told
         if method == "PUT":
             name, value = (
                 ("x-goog-if-generation-match", "0") if self.double.google else ("If-None-Match", "*")

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -24,16 +25,18 @@ from tests.unit import (
 from tests.unit.doctor_bench import BOX, sick, well
 from tests.unit.hdfs_double import HdfsDouble
 from tests.unit.http_double import served
-from tests.unit.operator_bench import BoxSink
+from tests.unit.operator_bench import BoxSink, QueryCoordinator
 from tests.unit.store_bench import at_home, serving
 from tests.unit.test_operations_audit import Job
 
 from onceonly.durable import access
 from onceonly.errors import ConfigurationError
 from onceonly.log.opening import accept_move
+from onceonly.model import Capabilities, Guarantee
 from onceonly.operations import doctor, doctor_targets
 from onceonly.operations.given import Given
 from onceonly.operations.probes import Health
+from onceonly.sinks.iceberg import target as iceberg_target
 from onceonly.sinks.opensearch.sink import OpenSearchSink
 from onceonly.sinks.opensearch.target import Target
 from onceonly.stores import opened
@@ -212,15 +215,26 @@ def test_where_nothing_tells_whose_the_job_is_nobodys_rights_are_asked(
         assert "nothing tells as which user of this machine the job runs" in found.told
 
 
-def test_of_a_checkpoint_on_a_store_it_is_not_said_that_it_may_be_written(
+def test_of_a_checkpoint_in_a_bucket_each_right_is_asked_for_by_what_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator = well(tmp_path / "cp")
     for double in serving(monkeypatch, tmp_path):
-        found = doctor.examine(at_home(double, coordinator, "cp"), Given(), only=("disk",), within_s=30)
-        (told,) = (each for each in found if each.probe == "permissions")
-        assert told.health is Health.UNASKED
-        assert "shows only in doing it" in told.told
+        place = at_home(double, coordinator, "cp")
+        before = dict(double.objects)
+
+        def told(place: str = place) -> Finding:
+            found = doctor.examine(place, Given(), only=("disk",), within_s=30)
+            return next(each for each in found if each.probe == "permissions")
+
+        assert told().health is Health.WELL
+        for call, right in (("PART", "s3:PutObject"), ("DELETE", "s3:DeleteObject")):
+            double.denied = {call}
+            assert told().health is Health.SICK
+            assert right in told().next_step
+        double.denied, double.versions = set(), True
+        assert (told().health, "may be removed in" in told().told) == (Health.UNASKED, True)
+        assert double.objects == before
 
 
 @pytest.mark.parametrize("part", ["file", "folder"])
@@ -252,10 +266,42 @@ def test_a_folder_of_a_table_that_may_not_be_written(
     assert f"may not make files in {place}, which belongs to" in found[RIGHTS].told
 
 
-def test_what_a_catalogue_permits_is_not_told(tmp_path: Path) -> None:
+def test_a_catalogue_in_a_file_that_may_not_be_written(
+    tmp_path: Path, closed: Callable[[Path], None]
+) -> None:
+    job = Job(test_conformance_iceberg.TestIceberg(), tmp_path)
+    assert examined(job)[RIGHTS].health is Health.WELL
+    file = Path(job.world.options["catalog.uri"].removeprefix("sqlite:///"))
+    closed(file)
+    found = examined(job)
+    assert ill(found) == {RIGHTS}
+    assert f"may not write {file}" in found[RIGHTS].told
+
+
+def test_what_another_catalogue_permits_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iceberg_target, "file_of", lambda _catalog: None)
     found = examined(Job(test_conformance_iceberg.TestIceberg(), tmp_path))[RIGHTS]
     assert found.health is Health.UNASKED
     assert "what its catalogue permits shows only in doing it" in found.told
+
+
+class Mute(BoxSink):
+    """A sink that only takes rows."""
+
+    capabilities = Capabilities(guarantees=frozenset({Guarantee.AT_LEAST_ONCE, Guarantee.EXACTLY_ONCE}))
+
+
+def test_of_a_target_that_keeps_nothing_to_ask_for_it_is_not_said_that_it_answers(tmp_path: Path) -> None:
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    (coordinator.path / "offsets").mkdir(exist_ok=True)
+    given = Given(classes={"box": f"{__name__}:Mute"})
+    coordinator.set_barrier(0)
+    link = coordinator.link(0, votes=[replace(coordinator.vote(0), handle=None)])
+    coordinator.log.put_link(link)
+    found = doctor.examine(str(coordinator.path), given, only=("targets",), within_s=10)
+    health = {each.probe: each.health for each in found}
+    assert health["answer"] is Health.UNASKED
+    assert health["give the rights"] is Health.UNASKED, "the other questions were asked all the same"
 
 
 def test_of_a_sink_that_was_not_asked_it_is_not_said_that_it_has_its_rights(tmp_path: Path) -> None:

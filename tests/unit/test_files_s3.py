@@ -501,17 +501,29 @@ def test_a_commit_in_a_bucket_that_was_broken_off_is_found(bench: InBucket, doub
     assert bench.sink().hanging() == []
 
 
-def test_of_a_bucket_only_what_may_be_listed_shows_without_doing_it(
+def test_of_a_bucket_each_right_is_asked_for_by_what_changes_nothing(
     bench: InBucket, double: S3Double
 ) -> None:
     bench.prepared(rows(1))
-    before = dict(double.objects)
-    assert bench.sink().require_rights(bench.context).endswith("shows only in doing it")
-    assert double.objects == before
-    for call in ("LIST", "UPLOADS"):
+    before, opened = dict(double.objects), double.open_uploads
+    assert bench.sink().require_rights(bench.context) == ""
+    for call in ("LIST", "HEAD", "UPLOADS", "PART", "DELETE"):
         double.denied = {call}
         with pytest.raises(ConfigurationError, match="S3 does not permit it"):
             bench.sink().require_rights(bench.context)
+    assert (double.objects, double.open_uploads) == (before, opened)
+
+
+def test_of_a_bucket_that_keeps_versions_nothing_is_removed(bench: InBucket, double: S3Double) -> None:
+    bench.prepared(rows(1))
+    double.versions = True
+    double.requests.clear()  # a start tries a name of its own
+    said = bench.sink().require_rights(bench.context)
+    assert said.startswith("what may be removed in ")
+    double.denied = {"VERSIONING"}
+    double.fault("PART", Fault(status=400, code="InvalidArgument"))
+    assert bench.sink().require_rights(bench.context).startswith("what may be put and removed in ")
+    assert not [method for method, _ in double.requests if method == "DELETE"]
 
 
 def test_rows_are_sent_in_parts_one_at_a_time(

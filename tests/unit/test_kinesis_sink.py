@@ -271,6 +271,18 @@ def test_who_may_not_look_at_the_stream_may_still_write(monkeypatch: pytest.Monk
     assert look(sink(monkeypatch, client)) == {"record_bytes": 1 << 20}
 
 
+def test_of_its_rights_it_is_said_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+    client.raises = [error("AccessDeniedException"), error("ResourceNotFoundException")]
+    made = sink(monkeypatch, client)
+    context = QueryContext(query="q", sink="kinesis", guarantee=Guarantee.AT_LEAST_ONCE)
+    assert "may not look at the stream orders" in made.require_rights(context)
+    with pytest.raises(ConfigurationError, match="there is no stream orders"):
+        made.require_rights(context)
+    assert "is there, and whether records may be put" in made.require_rights(context)
+    assert client.calls == []
+
+
 def test_a_stream_that_is_being_deleted_takes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client()
     client.summary["StreamStatus"] = "DELETING"

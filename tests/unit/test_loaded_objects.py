@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -104,12 +105,39 @@ def test_an_attempt_notes_itself_before_its_first_file_and_is_noted_until_it_is_
     assert sink.commit(handle) == AlreadyCommitted()
 
 
-def test_of_a_store_only_what_may_be_listed_shows_without_doing_it(bench: Bench, double: S3Double) -> None:
+def test_of_a_store_each_right_is_asked_for_by_what_changes_nothing(bench: Bench, double: S3Double) -> None:
     bench.prepared(rows(1))
-    assert bench.sink().require_rights(bench.query).endswith("shows only in doing it")
-    double.denied.add("LIST")
-    with pytest.raises(ConfigurationError, match="does not permit it"):
-        bench.sink().require_rights(bench.query)
+    before = dict(double.objects)
+    assert bench.sink().require_rights(bench.query) == ""
+    for call in ("LIST", "HEAD", "PART", "DELETE"):
+        double.denied = {call}
+        with pytest.raises(ConfigurationError, match="does not permit it"):
+            bench.sink().require_rights(bench.query)
+    assert double.objects == before
+
+
+def test_without_boto3_it_is_said_that_a_store_was_not_asked(
+    bench: Bench, double: S3Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.prepared(rows(1))
+    monkeypatch.setattr(opened, "_uploads", {})
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    double.requests.clear()  # a start tries a name of its own
+    assert "without the package boto3, S3 is not asked" in bench.sink().require_rights(bench.query)
+    assert not [method for method, _ in double.requests if method in {"PART", "DELETE"}]
+
+
+def test_what_this_machines_credentials_may_not_do_is_no_alarm_of_the_job(
+    bench: Bench, double: S3Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.prepared(rows(1))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "of-a-person")
+    known = {"endpoint": double.url, "path.style.access": "true", "endpoint.region": "eu"}
+    opened.tell(Hadoop({f"fs.s3a.{name}": text for name, text in known.items()}))
+    assert bench.sink().require_rights(bench.query) == ""
+    double.denied = {"PART"}
+    assert "nothing tells whether the job has the same" in bench.sink().require_rights(bench.query)
 
 
 def test_an_attempt_that_was_swept_gives_no_vote_and_leaves_nothing(

@@ -33,6 +33,7 @@ from onceonly.operations.probes import Health, Sick, Unasked, asked
 from onceonly.operations.rescale import COMMAND as RESCALE
 from onceonly.ports.standing import Stands
 from onceonly.stores.opened import address_of, open_store
+from onceonly.stores.rights import require_rights
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ _WRITTEN: Final = (
     "offsets", "commits", identity.FOLDER, *(f"{identity.FOLDER}/{name}" for name in log_files.FOLDERS)
 )  # fmt: skip
 """The folders of a checkpoint in which its job makes files."""
+_ANSWER: Final = ("targets", "answer")
 _THEN_UNASKED: Final = {
     ("log", "whole"): frozenset(
         {"log", "spark", "clocks", "ids", "source", "transactions", "targets", "timeouts"}
     ),
-    ("targets", "answer"): frozenset({"targets", "timeouts"}),
+    _ANSWER: frozenset({"targets", "timeouts"}),
     ("source", "has what follows"): frozenset({"source"}),
 }
 
@@ -97,7 +99,9 @@ def examine(
             return True
         finding = asked(category, probe, work, within_s)
         found.append(finding)
-        return finding.health is Health.WELL
+        # A target that nobody can ask so is asked what it can be.
+        is_silent = (category, probe) == _ANSWER and finding.health is Health.UNASKED
+        return is_silent or finding.health is Health.WELL
 
     here = _Opening(location)
     ask("checkpoint", "opens", here.open)
@@ -261,12 +265,13 @@ def _permissions(checkpoint: Checkpoint) -> None:
 
 
 def _unseen_on_store(checkpoint: Checkpoint) -> str:
-    """See that the job may write on HDFS; return why that cannot be seen there, or elsewhere. Raises a typed error."""
+    """See that the job may write on a store; return why that cannot be seen there. Raises a typed error."""
     from onceonly.stores.hdfs import HdfsStore
 
-    store = open_store(address_of(checkpoint.location, what="the checkpoint"))
+    address = address_of(checkpoint.location, what="the checkpoint")
+    store = open_store(address)
     if not isinstance(store, HdfsStore):
-        return f"what may be written to {checkpoint.address} shows only in doing it"
+        return require_rights(address, [f"{name.rstrip('/')}/" for name in _WRITTEN])
     newest = max(checkpoint.told.files.numbers("offsets"), default="")
     return store.require_rights([name.rstrip("/") for name in _WRITTEN], of=f"offsets/{newest}".rstrip("/"))
 

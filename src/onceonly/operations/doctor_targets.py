@@ -30,6 +30,7 @@ TRIED: Final = "nothing, while epochs are committed: a start tries what it needs
 
 def answer(checkpoint: Checkpoint, given: Given) -> None:
     """See that each sink can be built here, and leads to a target that answers and is the one of the log."""
+    silent: list[str] = []
     with sinks.participants(checkpoint, given) as made:
         sinks.refuse_other_target(checkpoint, given, made)
         newest = _newest_handles(checkpoint, made)
@@ -42,8 +43,14 @@ def answer(checkpoint: Checkpoint, given: Given) -> None:
                     continue
                 context = sinks.context_of(checkpoint.query, name, each)
                 # It may have said so without a question, too.
-                if each.sink.newest_epoch(context) is None and each.sink.capabilities.recovers:
+                if each.sink.newest_epoch(context) is not None:
+                    continue
+                if each.sink.capabilities.recovers:
                     list(each.sink.recover(context))
+                else:
+                    silent.append(name)
+    if silent:
+        raise Unasked(f"the sink {', '.join(silent)} only takes rows, and keeps none to ask for", TRIED)
 
 
 def hold_it(checkpoint: Checkpoint, given: Given) -> None:

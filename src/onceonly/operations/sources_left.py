@@ -259,12 +259,13 @@ def ranges(barrier: Sequence[str], options: Mapping[str, str]) -> dict[int, str]
 def _kinesis(line: str, ranges: Mapping[str, bytes]) -> _Kind:
     def look(offset: Any, own: dict[str, str]) -> None:  # noqa: ANN401  the kind's own offset
         from onceonly.sources.kinesis.carried import held
-        from onceonly.sources.kinesis.options import SourceOptions
+        from onceonly.sources.kinesis.options import WHO, SourceOptions
         from onceonly.sources.kinesis.planning import Planner
         from onceonly.sources.kinesis.positions import Offset
 
-        planner = Planner(SourceOptions.of({**own, "failOnDataLoss": "true"}))
-        planner.require_kept(Offset.of(offset), held(line, ranges))
+        options = SourceOptions.of({**own, "failOnDataLoss": "true"})
+        Planner(options).require_kept(Offset.of(offset), held(line, ranges))
+        kinesis.Stream(options.stream, WHO).ask("list_shards")  # as a reader does, now and then
 
     return _Kind(
         word="a stream of Kinesis",

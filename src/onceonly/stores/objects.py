@@ -239,6 +239,20 @@ class ObjectStore:
         except BaseError as error:
             raise self._refusal(error, name, "read") from None
 
+    def any_name(self, folder: str) -> str | None:
+        """Return the name of an object below a folder (``day/``), None where there is none."""
+        begin, above = self._path(folder), self._path("")
+        try:
+            for page in obstore.list(self._client, begin.rstrip("/") or None):
+                for meta in page:
+                    if meta["path"].startswith(begin):
+                        return str(meta["path"].removeprefix(above))
+        except FileNotFoundError as error:
+            self._nothing(error, folder)
+        except BaseError as error:
+            raise self._refusal(error, folder, "listed") from None
+        return None
+
     def delete(self, name: str) -> None:
         try:
             obstore.delete(self._client, self._path(name))

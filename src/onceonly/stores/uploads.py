@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from onceonly.errors import ConfigurationError, required
+from onceonly.errors import ConfigurationError, UnavailableError, required
 from onceonly.stores import answers
 from onceonly.stores.profiles import endpoint_of_machine, is_role_unknown
 
@@ -32,6 +32,8 @@ _CONNECT_S, _CALL_S = 5.0, 60.0
 _TRIES = 5
 _NOT_FOUND, _CONFLICT, _TAKEN, _DENIED = 404, 409, 412, 403
 _GONE = "NoSuchUpload"
+_NOBODYS = "onceonly-asks-whether-it-may"
+"""The id of no upload."""
 _ASKED = "Error performing GET http://169.254.169.254/ in 0s"
 """As ``obstore`` says of a machine's own server."""
 _STATUS = re.compile(r"non 200 response \(?(\d{3})")
@@ -113,6 +115,30 @@ class S3Uploads:
         date = found["ResponseMetadata"]["HTTPHeaders"].get("date")
         now = parsedate_to_datetime(date) if date else datetime.now(UTC)
         return max(0.0, float((now - found["LastModified"]).total_seconds()))
+
+    def may_put(self, key: str) -> bool:
+        """See that an object may be put, by a part of an upload that nobody has begun: rights are looked at first.
+
+        False where that cannot be seen. Raises ``ConfigurationError`` that names the right.
+        """
+        if self._begin_more:
+            return False  # a policy may ask for what only the beginning of an upload says
+        more = {**self._call_more, **self._key_more, "UploadId": _NOBODYS, "PartNumber": 1}
+        try:
+            self._do("put", key, "upload_part", missing=_GONE, Body=b"", **more)
+        except UnavailableError:  # also of one that looks at the id first, and does not like it
+            return False
+        return True
+
+    def keeps_versions(self) -> bool | None:
+        """Say whether the bucket keeps what is removed, or did so once; None where that is not told."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            found = self._client.get_bucket_versioning(Bucket=self._address.container)
+        except (ClientError, BotoCoreError, OSError):
+            return None
+        return bool(found.get("Status"))
 
     def standing(self, prefix: str) -> Iterator[tuple[str, str]]:
         """Yield key and id of each upload whose key begins so. Some stores tell only those of one whole key."""

@@ -24,6 +24,7 @@ from onceonly.families.loaded.load import OPEN, epoch_of, folder_of
 from onceonly.stores.address import parse
 from onceonly.stores.opened import open_store
 from onceonly.stores.port import put_once
+from onceonly.stores.rights import require_rights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,8 +72,7 @@ class ObjectHome:
         self.store.below(_TRIED).prepare(())
 
     def require_rights(self, app: str, *, user: int | None, who: str) -> str:  # noqa: ARG002  a store has its own
-        self.marked(app)
-        return f"what may be put and removed in {self.address.shown} shows only in doing it"
+        return require_rights(self.address, [f"{app}/", f"{app}/{OPEN}/"])
 
     def begin(self, app: str, name: str) -> ObjectStage:
         return ObjectStage(self, app, name)

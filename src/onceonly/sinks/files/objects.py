@@ -5,12 +5,13 @@ There are no folders: a folder is what keys begin with, so that none is made, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from onceonly.errors import SetupError
 from onceonly.sinks.files.paths import FILE_BYTES_MAX, Room
 from onceonly.stores.opened import open_store, open_uploads
 from onceonly.stores.port import put_once
+from onceonly.stores.rights import require_rights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,11 +82,12 @@ class ObjectFiles:
         self.objects.delete(key_of(path))
 
     def require_rights(self, places: Sequence[Path], *, user: int | None, who: str) -> str:  # noqa: ARG002  a bucket has its own
+        # Uploads of rows are begun below the target.
         target, *own = places
-        for place in own:
-            self.names(place)
-        next(self.uploads.standing(prefix_of(target)), None)
-        return f"what may be put and removed in {target} shows only in doing it"
+        bucket = cast("RemotePath", target).bucket
+        return require_rights(bucket, [prefix_of(target)], in_parts=True) or require_rights(
+            bucket, [prefix_of(place) for place in own]
+        )
 
     def room(self, target: Path) -> Room:
         return Room(folders=_KEY_BYTES_MAX - len(prefix_of(target).encode()) - len("/") - FILE_BYTES_MAX)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
 from onceonly.families.loaded.load import app_of, require_unchanged
@@ -140,8 +141,10 @@ class IcebergSink(WithdrawableSink):
         return "" if snapshot is None else f"snapshot {snapshot}"
 
     def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:
-        unseen = super().require_rights(context, user=user)
-        return unseen or "what its catalogue permits shows only in doing it"
+        unseen, file = super().require_rights(context, user=user), target.file_of(self.catalog)
+        if unseen or file is None:
+            return unseen or "what its catalogue permits shows only in doing it"
+        return require_writable((file.parent, file), user=user, who=f"the sink {context.sink}")
 
     def sync(self, since: int) -> None:  # noqa: ARG002  of the newest state only
         """Make the metadata durable that the catalogue names. Raises ``UnavailableError``."""

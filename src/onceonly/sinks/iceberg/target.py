@@ -73,6 +73,12 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         raise _unavailable(name, error) from None
 
 
+def file_of(catalog: Catalog) -> Path | None:
+    """Return the file that a catalogue is, as SQLite has it; None of others, which do not tell what they permit."""
+    scheme, _, path = str(catalog.properties.get("uri", "")).partition(":///")
+    return Path(path) if scheme.partition("+")[0] == "sqlite" and path and not path.startswith(":") else None
+
+
 def find_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table | None:
     """Read the newest state; None where there is no such table. Raises ``UnavailableError``."""
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import UnavailableError
 from onceonly.families.appended import AppendedSink
@@ -48,19 +48,32 @@ class KinesisSink(AppendedSink):
             types.check(dict(context.columns), self.options[PARTITION_KEY], PARTITION_KEY, "the sink kinesis")
         return super().check(context)
 
+    def require_rights(self, context: QueryContext, *, user: int | None = None) -> str:  # noqa: ARG002  the service's users
+        may_look = self._described() is not None
+        where = self._stream.options.where
+        seen = f"the stream {where} is there" if may_look else f"this user may not look at the stream {where}"
+        return f"{seen}, and whether records may be put into it shows only in putting some"
+
     def look(self) -> Mapping[str, str | int]:
+        found = self._described()
+        if found is None:
+            return {_RECORD_BYTES: _RECORD_BYTES_MAX}
+        kibibytes = found.get("MaxRecordSizeInKiB")
+        return {_RECORD_BYTES: _RECORD_BYTES_MAX if kibibytes is None else int(kibibytes) << 10}
+
+    def _described(self) -> Mapping[str, Any] | None:
+        """Return what the service says of a stream that takes records; None where this user may not look at it."""
         try:
             answer = self._stream.ask("describe_stream_summary", own=("AccessDeniedException",))
-        except RefusedCallError:  # who may put records need not be allowed to look at the stream
-            return {_RECORD_BYTES: _RECORD_BYTES_MAX}
-        found = answer["StreamDescriptionSummary"]
+        except RefusedCallError:  # who may put records need not be allowed to look
+            return None
+        found: Mapping[str, Any] = answer["StreamDescriptionSummary"]
         if found["StreamStatus"] not in _WRITABLE:
             raise UnavailableError(
                 f"the stream {self._stream.options.where} is {found['StreamStatus']}, and takes no records",
                 next_step="wait until it is ACTIVE, and start the query again",
             )
-        kibibytes = found.get("MaxRecordSizeInKiB")
-        return {_RECORD_BYTES: _RECORD_BYTES_MAX if kibibytes is None else int(kibibytes) << 10}
+        return found
 
     def unfit(
         self, batch: pa.RecordBatch, rows: Sequence[bytes | None], facts: Mapping[str, str | int]
