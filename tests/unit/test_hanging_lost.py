@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit import test_conformance_sinks, test_conformance_sql
+from tests.unit import (
+    test_conformance_delta,
+    test_conformance_iceberg,
+    test_conformance_sinks,
+    test_conformance_sql,
+)
 from tests.unit.operator_bench import here
 from tests.unit.test_operations_audit import Job
 
@@ -18,7 +23,20 @@ if TYPE_CHECKING:
     from onceonly.model import Handle
     from onceonly_proof.conformance.world import World
 
-SUITES = {"files": test_conformance_sinks.TestFiles(), "sql": test_conformance_sql.TestSqlite()}
+SUITES = {
+    "files": test_conformance_sinks.TestFiles(),
+    "sql": test_conformance_sql.TestSqlite(),
+    "delta": test_conformance_delta.TestDelta(),
+    "iceberg": test_conformance_iceberg.TestIceberg(),
+}
+
+
+SUITES_BY = {
+    "files": "onceonly.files",
+    "sql": "onceonly.sql",
+    "delta": "onceonly.delta",
+    "iceberg": "onceonly.iceberg",
+}
 
 
 class Left:
@@ -78,6 +96,28 @@ def test_what_a_lost_query_has_prepared_is_found_and_ends_as_it_is_told(left: Le
     assert [each for each in left.found()[1] if each["is_open"]] == []
     # Nobody can commit it any more, not even who has its handle after all.
     assert type(left.lost.commit(handle)).__name__ in {"Lost", "Unknown"}
+
+
+def test_where_no_checkpoint_is_left_a_file_says_which_target_is_asked(left: Left, tmp_path: Path) -> None:
+    handle = prepared(left)
+    sink, file = SUITES_BY[left.job.suite.sink.name], tmp_path / "job.json"
+    file.write_text(json.dumps({"format": sink, "options": left.job.world.options}), encoding="utf-8")
+    here_ = left.job.checkpoint
+    left.command = ("transactions", "hanging", "--for", str(file))
+    status, found = left.found()
+    (only,) = (each for each in found if each["transaction"] == handle.transaction)
+    assert (status, only["query"]) == (1, "lost query")
+    assert "whose checkpoint is not here" in only["told"]
+    # What is known besides is left out, and what is not of the file is refused.
+    own = left.job.world.prepared([70], epoch=7)
+    assert {each["transaction"] for each in left.found()[1] if each["is_open"]} == {
+        handle.transaction, own.transaction,
+    }  # fmt: skip
+    left.command = (*left.command, here_)
+    told = {each["transaction"]: each["told"] for each in left.found()[1]}
+    assert told[own.transaction].endswith("the query's next start aborts it")
+    assert here(*left.command, "--sink", "a=b:C") == 64
+    left.types(only["told"])
 
 
 def test_its_own_next_start_ends_what_a_query_here_has_left(left: Left) -> None:

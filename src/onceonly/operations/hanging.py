@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.operations import look, sinks
+from onceonly.settings import registry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
+    from onceonly.operations.planned_job import PlannedJob
     from onceonly.ports.standing import Hanging
 
 
@@ -40,35 +43,68 @@ def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint
 
     Raises ``UnavailableError``, ``ConfigurationError`` where a target is another one than the log names.
     """
-    known = {each.query: each for each in (checkpoint, *beside)}
-    # One that goes on has open what its log will name.
-    alive = {query for query, each in known.items() if each.run.alive}
-    named = {name for each in known.values() for name in sinks.pending(each)}
-    used = {query: sinks.names(each) for query, each in known.items()}
+    known = _Known((checkpoint, *beside))
     found: dict[tuple[str, str, str], Hung] = {}
     with sinks.participants(checkpoint, given) as made:
         sinks.refuse_other_target(checkpoint, given, made)
         for name, each in made.items():
             with sinks.asking(checkpoint, name):
-                items = list(each.sink.hanging())
-            for item in items:
-                has_sink = item.sink in used.get(item.query, ())
-                if (
-                    item.query not in alive
-                    and item.transaction not in named
-                    and (item.is_open is not False or not has_sink)
-                ):
-                    key = item.transaction, item.blocks, "" if item.is_open else item.told
-                    found[key] = _hung(name, item, known.get(item.query), has_sink=has_sink)
-        own = [] if checkpoint.query in alive else sinks.outside(checkpoint, made)
+                found |= known.not_in(name, each.sink.hanging())
+        own = [] if checkpoint.query in known.alive else sinks.outside(checkpoint, made)
     told = {name for name, *_ in found}
     for name, leftover in own:
-        if leftover.transaction not in told and leftover.transaction not in named:
+        if leftover.transaction not in told and leftover.transaction not in known.named:
             found[leftover.transaction, "", ""] = Hung(
                 sink=name, told=_OWN, transaction=leftover.transaction, query=checkpoint.query,
                 command=look.abort_by_hand(checkpoint, leftover.transaction),
             )  # fmt: skip
     return list(found.values())
+
+
+def in_target(job: PlannedJob, *, beside: Sequence[Checkpoint] = ()) -> list[Hung]:
+    """Ask the target of a job that a file describes, where no checkpoint is left that names it.
+
+    Raises ``UnavailableError``, ``ConfigurationError``.
+    """
+    name, sink = registry.find(job.format)
+    settings = registry.settings_of(job.options, name, sink)
+    made = registry.build(settings.sink, sink)
+    try:
+        return list(_Known(beside).not_in(settings.sink.name, made.hanging()).values())
+    except OnceonlyError:
+        raise
+    except Exception as error:
+        raise UnavailableError(
+            f"the target of the sink {settings.sink.name} could not be asked: {type(error).__name__}: {error}",
+            next_step="see to it and ask again",
+        ) from error
+    finally:
+        made.close()
+
+
+class _Known:
+    """What the logs of some queries know."""
+
+    def __init__(self, checkpoints: Sequence[Checkpoint]) -> None:
+        self._queries = {each.query: each for each in checkpoints}
+        # One that goes on has open what its log will name.
+        self.alive = {query for query, each in self._queries.items() if each.run.alive}
+        self.named = {name for each in checkpoints for name in sinks.pending(each)}
+        self._used = {query: sinks.names(each) for query, each in self._queries.items()}
+
+    def not_in(self, sink: str, items: Iterable[Hanging]) -> dict[tuple[str, str, str], Hung]:
+        """Return what none of them knows, by what tells it from the others."""
+        found: dict[tuple[str, str, str], Hung] = {}
+        for item in items:
+            has_sink = item.sink in self._used.get(item.query, ())
+            if (
+                item.query not in self.alive
+                and item.transaction not in self.named
+                and (item.is_open is not False or not has_sink)
+            ):
+                key = item.transaction, item.blocks, "" if item.is_open else item.told
+                found[key] = _hung(sink, item, self._queries.get(item.query), has_sink=has_sink)
+        return found
 
 
 _OWN = "open in the target, and no link names it: the query's next start aborts it"

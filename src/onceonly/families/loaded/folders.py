@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shlex
 import shutil
 from functools import partial
 from pathlib import Path
@@ -122,6 +123,20 @@ class FolderHome:
             return []
         except OSError as error:
             raise _unavailable(folder, error) from error
+
+    def below(self, folder: str) -> list[str]:
+        place = self.folder / folder
+        try:
+            return sorted(each.name for each in place.iterdir() if each.is_dir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _unavailable(place, error) from error
+
+    def by_hand(self, app: str, name: str) -> tuple[float | None, str]:
+        mark = self.folder / app / OPEN / name
+        paths = [shlex.quote(str(path)) for path in (self.folder / folder_of(app, name), mark)]
+        return mark.stat().st_mtime if mark.exists() else None, f"rm -rf {' '.join(paths)}"
 
     def drop(self, folder: str) -> None:
         """Take away an attempt's folder with its files.

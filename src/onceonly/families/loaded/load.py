@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _VERSION = 1
+APPS: Final = "onceonly"
+"""The folder of all queries, beside a target's other data files."""
 OPEN: Final = "_open"
 """The folder of the notes that tell which attempts are open, beside those of the epochs."""
 
@@ -130,7 +132,7 @@ def require_unchanged(
 
 def app_of(query: str, sink: str) -> str:
     """Return what the target's log calls a query's sink. Pure."""
-    return f"onceonly/{query}/{sink}"
+    return f"{APPS}/{query}/{sink}"
 
 
 def folder_of(app: str, name: str) -> str:

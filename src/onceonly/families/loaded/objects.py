@@ -141,6 +141,15 @@ class ObjectHome:
         names = [name.rpartition("/")[2] for name in self.store.list_names(f"{app}/{OPEN}/")]
         return sorted(name for name in names if epoch_of(name) is not None)
 
+    def below(self, folder: str) -> list[str]:
+        return sorted(self.store.list_folders(f"{folder}/"))
+
+    def by_hand(self, app: str, name: str) -> tuple[float | None, str]:
+        found = self.store.head(_mark(app, name))
+        since_s = None if found is None else found["last_modified"].timestamp()
+        files, mark = f"{folder_of(app, name)}/", _mark(app, name)
+        return since_s, f"deleting what is below {self.store.where(files)}, and {self.store.where(mark)},"
+
     def drop(self, folder: str) -> None:
         above, _, name = folder.rpartition("/")
         self.store.replace(_mark(above.rpartition("/")[0], name), _VOID)

@@ -127,6 +127,14 @@ class Home(Protocol):
         """List the attempts that are noted as open, rather than a part of them."""
         ...
 
+    def below(self, folder: str) -> list[str]:
+        """List the folders in a folder of this place; none where it is not there."""
+        ...
+
+    def by_hand(self, app: str, name: str) -> tuple[float | None, str]:
+        """Return since when an attempt is noted as open, in seconds, and what a person does to take it away."""
+        ...
+
     def drop(self, folder: str) -> None:
         """Take away an attempt's folder with its files; its writer notices it. Idempotent."""
         ...

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import LogError
 from onceonly.families import behind
-from onceonly.families.loaded import auditing, missing
+from onceonly.families.loaded import auditing, hanging, missing
 from onceonly.families.loaded.attempt import Attempt
 from onceonly.families.loaded.load import Load, app_of, epoch_of, folder_of
 from onceonly.families.loaded.options import DECLARED
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from onceonly.families.loaded.places import Home
     from onceonly.model import Outcome
     from onceonly.ports import Option, QueryContext, Refused, WriteContext
-    from onceonly.ports.standing import Held, Part
+    from onceonly.ports.standing import Hanging, Held, Part
 
 TRIES_MAX = 20
 """How often an entry is tried in one commit while others are quicker; then the runtime asks again."""
@@ -289,6 +289,9 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             )
             for name in names
         ]
+
+    def hanging(self) -> Iterable[Hanging]:
+        return hanging.hanging(self.home, lambda app: self.books(app, None).committed)
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:  # noqa: ARG002  by handles
         """Make it durable that these attempts are open no more, as their commit has noted."""
