@@ -68,6 +68,8 @@ INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
 STARTING: Final = "tests/unit/test_spark_starting.py::"
 SETTINGS: Final = "tests/unit/test_runtime_settings.py::"
 REGISTER: Final = "tests/unit/test_spark_register.py::"
+TORN: Final = "tests/unit/test_runtime_torn.py::"
+LEFT: Final = "tests/unit/test_coordinator_left.py::"
 SPANS: Final = "tests/unit/test_runtime_spans.py::"
 STOPPING: Final = "tests/unit/test_spark_stopping.py::"
 SUPERVISE: Final = "tests/unit/test_spark_supervise.py::"
@@ -4041,6 +4043,55 @@ DEFECTS: Final = (
         before="self.options.form, room if limit else None):",
         after="self.options.form, None):",
         tests=(FILE_ROWS + "test_no_file_has_more_rows_than_it_may",),
+    ),
+    Defect(
+        name="commits-of-a-left-sink-stand-still",
+        group=RECOVERY,
+        what="A query whose next epoch has another sink stops before commits that were kept back, and cannot go on",
+        file="coordinator/left.py",
+        before="                sink = revive(name, link.uses[name], link.settings[name])\n",
+        after="                sink = None\n",
+        tests=(LEFT + "test_so_does_a_start_that_has_only_the_other_sink",),
+        says="onceonly transactions commit",
+    ),
+    Defect(
+        name="adopted-losses-look-like-a-backup",
+        group=RECOVERY,
+        what="A target is asked for transactions that are lost and were taken over as that",
+        file="coordinator/looking_back.py",
+        before=" and not receipt.outcomes.get(LOST)\n",
+        after="\n",
+        tests=(LEFT + "test_what_was_taken_over_though_it_is_lost_is_not_asked_of_the_target_after_a_crash",),
+    ),
+    Defect(
+        name="sinks-in-turn-are-others",
+        group=RECOVERY,
+        what="A start compares its sinks with those of the epoch before alone",
+        file="protocol/planning.py",
+        before=" and after.isdisjoint(links):\n",
+        after=" and after.isdisjoint(before):\n",
+        tests=(LEFT + "test_a_start_of_a_query_that_writes_to_its_sinks_in_turn_warns_of_nothing",),
+    ),
+    Defect(
+        name="drain-marked-as-over-before-its-tasks",
+        group=RECOVERY,
+        what="A query that is asked to end is marked as ended while the replay of an epoch is planned",
+        file="coordinator/reader.py",
+        before=" else self.span(epoch),\n",
+        after=" else self.span(epoch, deciding=True),\n",
+        tests=(SPANS + "test_that_its_tasks_are_over_is_told_of_an_epoch_and_of_a_drain_and_not_before",),
+    ),
+    Defect(
+        name="without-locks-nobody-is-at-work",
+        group=RECOVERY,
+        what="Where there are no locks, a start takes away the first epoch that another driver is at",
+        file="checkpoint/torn.py",
+        before="            return who_may_live(RunFiles(self._checkpoint).newest())\n",
+        after="            return None\n",
+        tests=(
+            TORN
+            + "test_without_locks_a_first_epoch_is_left_alone_unless_its_run_has_ended_or_its_process_has",
+        ),
     ),
     Defect(
         name="stop-breaks-the-epoch-off",
