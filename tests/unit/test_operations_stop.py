@@ -88,6 +88,20 @@ def test_the_run_that_is_alive_is_asked_and_its_end_is_told(world: World) -> Non
     assert "run one was asked to end" in world.told[0]
 
 
+def test_a_run_that_hears_of_nothing_is_not_waited_for_to_the_end(world: World) -> None:
+    """As one on Spark Connect: it is alive, decides epochs, and leaves no word of itself."""
+    world.presence = Presence.hold(str(world.path))
+    outcome = world.stop(within_s=600)
+    assert (outcome.ended, outcome.is_down) == (Ended.UNHEARD, False)
+    assert world.now < 60
+    assert "Spark Connect" in outcome.next_step
+    world.steps += [lambda: world.begin("late")] + [lambda: None] * 10
+    world.now = 0
+    assert world.stop(within_s=120).ended is Ended.UNHEARD
+    assert world.now > 100, "one that has left word meanwhile is waited for"
+    world.let_go()
+
+
 def test_a_process_that_ends_at_once_when_its_query_has_is_no_crash(world: World) -> None:
     run = world.begin("one")
     world.steps += [lambda: world.see(run), world.let_go]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import os
 import re
 import socket
 import time
@@ -12,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.operator_bench import QueryCoordinator
 
 from onceonly import events
@@ -241,6 +243,28 @@ def test_a_file_is_written_whole_at_the_end_of_a_run_and_of_the_process(tmp_path
     watching._watching.end()
     assert value(file.read_text(), "onceonly_epochs_total", query="orders", outcome="committed") == 2
     assert [path.name for path in file.parent.iterdir()] == ["orders.prom"]
+
+
+def test_prometheus_own_parser_reads_the_file_and_so_may_another_user(tmp_path: Path) -> None:
+    query = QueryCoordinator(tmp_path / "cp")
+    file = tmp_path / "orders.prom"
+    watching.ask(settings(query.path, file=str(file)))
+    watching.began(str(query.path), "id", 'a "name"\\ of\ntwo lines')
+    query.complete(0)
+    watching.ended(str(query.path))
+    watching._watching.end()
+    families = {each.name: each for each in text_string_to_metric_families(file.read_text(encoding="utf-8"))}
+    (epochs,) = (
+        each for each in families["onceonly_epochs"].samples if each.labels["outcome"] == "committed"
+    )
+    assert (epochs.name, epochs.value, epochs.timestamp) == ("onceonly_epochs_total", 1, None)
+    assert epochs.labels["query"] == 'a "name"\\ of\ntwo lines'
+    assert families["onceonly_log_readable"].type == "gauge"
+    # The collector runs as a user of its own, and takes no file with times in it.
+    assert all(sample.timestamp is None for each in families.values() for sample in each.samples)
+    umask = os.umask(0o022)
+    os.umask(umask)
+    assert file.stat().st_mode & 0o777 == 0o666 & ~umask
 
 
 def test_the_end_of_a_run_is_in_the_file_however_short_ago_it_was_written(

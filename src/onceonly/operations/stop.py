@@ -32,6 +32,8 @@ _POLL_S: Final = 0.5
 _POLL_STORED_S: Final = 2.0
 _NOTED_S: Final = 6.0
 """How long a run that is seen alive no more may take to write down that it has ended: on a store it does so beside."""
+_UNTOLD_S: Final = 30.0
+"""How long a run that decides epochs, and has left no word of itself, is waited for: on Spark Connect none does."""
 _RUNS_MAX: Final = 5
 
 
@@ -120,7 +122,8 @@ def stop(
     supervisor that is about to start the query again does not, then. Raises ``UnavailableError``, ``LogError``.
     """
     request = _Request(checkpoint, because, tell)
-    deadline = clock.monotonic() + within_s
+    begun = clock.monotonic()
+    deadline = begun + within_s
     silent_s = 0.0
     poll_s = _POLL_S if checkpoint.folder is not None else _POLL_STORED_S
     while True:
@@ -129,6 +132,8 @@ def stop(
             silent_s += poll_s
         elif ended is not None:
             return request.outcome(ended)
+        elif not request.is_told and clock.monotonic() > begun + _UNTOLD_S:
+            return request.outcome(Ended.UNHEARD)  # it will hear of nothing, however long this waits
         elif clock.monotonic() > deadline:
             return request.outcome(Ended.RUNNING if request.is_heard() else Ended.UNHEARD)
         clock.sleep(poll_s)
@@ -161,6 +166,8 @@ class _Request:
         self._run: Run | None = None
         self._lived = False
         self._who = ""
+        self.is_told = True
+        """Whether a run has left word that puts links: else nobody will hear of the request."""
 
     def look(self) -> Ended | None:
         """Look once, and ask the run where it was not asked; None while it goes on, or one is about to begin."""
@@ -168,6 +175,7 @@ class _Request:
         alive = self._checkpoint.run
         self._who = alive.who
         runs = RunFiles(self._checkpoint.store).newest(_RUNS_MAX)
+        self.is_told = self._is_told(runs)
         if runs and not self._lived and (self._run is None or self._run.run != runs[0].run):
             self._ask(runs[0], is_told=alive.alive is not False)
         self._run = next((each for each in runs if self._run and each.run == self._run.run), self._run)
@@ -179,7 +187,7 @@ class _Request:
             return Ended.DIED
         if alive.alive is not False:
             return None
-        return Ended.DOWN if self._is_told(runs) else Ended.UNHEARD
+        return Ended.DOWN if self.is_told else Ended.UNHEARD
 
     def is_heard(self) -> bool:
         """Say whether the driver has seen the request."""

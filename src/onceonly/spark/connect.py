@@ -7,6 +7,7 @@ decision compares Spark's files alone with what it has planned, not Spark's memo
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import logging
@@ -14,8 +15,9 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import SetupError
-from onceonly.settings.query import START
+from onceonly.settings.query import LAG_GROUP, START
 from onceonly.spark import asked
+from onceonly.spark.lag import NO_LAG
 from onceonly.stores.access import HADOOP, Hadoop
 
 if TYPE_CHECKING:
@@ -54,7 +56,15 @@ def install() -> None:
 
     asked.wrap_batch(DataFrameWriter)
     # Nobody answers at the empty address before the dot: the server has no Python of ours that knows its JVM.
-    asked.wrap(DataStreamWriter, more=lambda: {START: f".{uuid.uuid4().hex}"})
+    asked.wrap(DataStreamWriter, first=_tell_of_lag, more=lambda: {START: f".{uuid.uuid4().hex}"})
+
+
+def _tell_of_lag(writer: Any) -> None:  # noqa: ANN401  PySpark's
+    """Tell in the client, too, that no group shows how far the query is: the server's log may be far away."""
+    with contextlib.suppress(AttributeError):  # a PySpark of another make
+        options = {name.lower(): text for name, text in dict(writer._write_proto.options).items()}  # noqa: SLF001
+        if options.get(LAG_GROUP):
+            log.warning(NO_LAG, options[LAG_GROUP])
 
 
 def refuse_function(session: object) -> None:

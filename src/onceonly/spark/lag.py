@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from onceonly import background
+from onceonly import background, events
 from onceonly.errors import OnceonlyError
 from onceonly.guards.lag import Keeper
 from onceonly.log import lag_state
@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onceonly")
 
-NO_LAG: Final = (
-    "The group %s of onceonly.lag.group is not kept: nobody here hears of the query's epochs (Spark Connect, or a "
-    "session that has not called onceonly.register)."
+UNHEARD: Final = (
+    "nobody there hears of the query's epochs (Spark Connect, or a session without onceonly.register)"
+)
+NO_LAG: Final = f"The group %s of onceonly.lag.group is not kept: {UNHEARD}."
+INSTEAD: Final = (
+    "run the query in a classic session that has called onceonly.register, or leave onceonly.lag.group out; "
+    "onceonly checkpoints and its page say how far it is"
 )
 _OPTIONS = (LAG_GROUP, SOURCE_FORMAT)
 
@@ -76,6 +80,20 @@ def keeper(location: str, query: str, *, starts: bool = False) -> Keeper | None:
     if starts:
         background.begin("onceonly-lag", _forget, location)
     return None
+
+
+def unheard(checkpoint: str, group: str) -> None:
+    """Note, where nobody of ours hears of a query's epochs, that its group is not kept; without one, nothing.
+
+    The planner's process; for people alone, and never fails.
+    """
+    with contextlib.suppress(OnceonlyError):
+        if not group:
+            lag_state.forget(notes_store(checkpoint))
+            return
+        log.warning(NO_LAG, group)
+        state = lag_state.LagState(group=group, told=UNHEARD, next_step=INSTEAD, since=events.stamp().at)
+        lag_state.write(notes_store(checkpoint), state)
 
 
 def _forget(location: str) -> None:

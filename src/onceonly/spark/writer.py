@@ -7,7 +7,6 @@ nothing of the first, so the plan comes back with the votes.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,7 +20,7 @@ from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import ProtocolError
 from onceonly.executor.kept import Kept
 from onceonly.spark import spans
-from onceonly.spark.lag import NO_LAG
+from onceonly.spark.lag import unheard
 from onceonly.spark.processes.garbage import freeze
 from onceonly.spark.shown import without_frames
 from onceonly.spark.task import require_all_slots, write_slot
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from onceonly.model import Plan
     from onceonly.settings.query import QuerySettings, SinkSettings
     from onceonly.settings.registry import SinkClass
-
-log = logging.getLogger("onceonly")
 
 # One process serves all queries of an application; more of them cost a claim each, nothing else.
 _COORDINATORS_MAX = 16
@@ -73,8 +70,8 @@ class Stream:
     def coordinator(self, actor: str, columns: tuple[tuple[str, str], ...]) -> QueryCoordinator:
         """Make the coordinator of a process."""
         address = self.start.rpartition(".")[0]
-        if self.query.lag_group and not address and actor == "planner":
-            log.warning(NO_LAG, self.query.lag_group)
+        if not address and actor == "planner":
+            unheard(self.query.checkpoint, self.query.lag_group)
         coordinator = QueryCoordinator(
             self.query,
             actor=actor,
