@@ -50,7 +50,9 @@ def answer(checkpoint: Checkpoint, given: Given) -> None:
                 else:
                     silent.append(name)
     if silent:
-        raise Unasked(f"the sink {', '.join(silent)} only takes rows, and keeps none to ask for", TRIED)
+        raise Unasked(
+            f"the target of the sink {', '.join(silent)} can only be written to, and not asked", TRIED
+        )
 
 
 def hold_it(checkpoint: Checkpoint, given: Given) -> None:
