@@ -188,8 +188,8 @@ class _Handler(BaseHTTPRequestHandler):
         if method in {"GET", "HEAD"}:
             if key not in objects:
                 return 404, {}, _xml("NoSuchKey")
-            told = {"ETag": '"e"', "Last-Modified": "Thu, 26 Nov 2026 10:00:00 GMT"}
-            return 200, {**told, "x-amz-meta-onceonly": self.double.tokens.get(key, "")}, objects[key]
+            headers = {"ETag": '"e"', "Last-Modified": "Thu, 26 Nov 2026 10:00:00 GMT"}
+            return 200, {**headers, "x-amz-meta-onceonly": self.double.tokens.get(key, "")}, objects[key]
         if method == "DELETE":
             if objects.pop(key, None) is None and self.double.google:
                 return 404, {}, _xml("NoSuchKey")

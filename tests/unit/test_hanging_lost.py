@@ -47,7 +47,7 @@ class Left:
         self.lost: World = self.job.world.another(query="lost query")
         self.capsys = capsys
         sink = SUITES[kind].sink
-        self.command = ("transactions", "hanging", self.job.checkpoint, "--sink",
+        self.command: tuple[str, ...] = ("transactions", "hanging", self.job.checkpoint, "--sink",
                         f"{sink.name}={sink.__module__}:{sink.__qualname__}")  # fmt: skip
 
     def found(self) -> tuple[int, list[dict[str, Any]]]:
