@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from tests.unit.operator_bench import QueryCoordinator
 
+from onceonly.log.runs import Run, RunFiles
+from onceonly.model import Stamp
 from onceonly.operations import doctor
 from onceonly.operations.given import Given
 from onceonly.operations.probes import Health
@@ -22,6 +24,7 @@ def well(path: Path) -> QueryCoordinator:
     for epoch in range(25):
         made.complete(epoch)
         made.log.fold()
+    RunFiles(path).put(Run(run="r", began=Stamp(at="2026-11-26T20:00:00.000Z", host="spark-1", pid=7)))
     return made
 
 

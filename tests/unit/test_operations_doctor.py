@@ -183,6 +183,17 @@ FAULTS: dict[str, tuple[Callable[[QueryCoordinator], object], tuple[str, str]]] 
 }  # fmt: skip
 
 
+def test_what_a_run_may_have_in_flight_that_leaves_no_word_is_no_alarm(coordinator: QueryCoordinator) -> None:
+    """As one on Spark Connect, which is seen alive only while it plans or decides."""
+    coordinator.open("loser")
+    assert sick(coordinator) == {("targets", "nothing is left open")}
+    shutil.rmtree(coordinator.path / "onceonly/runs")
+    assert sick(coordinator) == set()
+    found = doctor.examine(str(coordinator.path), Given(classes={"box": BOX}), only=["targets"], within_s=10)
+    (told,) = (each for each in found if each.probe == "nothing is left open")
+    assert (told.health, "Spark Connect" in told.told) == (Health.UNASKED, True)
+
+
 def test_what_is_to_be_typed_is_a_command_also_where_names_have_spaces(tmp_path: Path) -> None:
     each = QueryCoordinator(tmp_path / "a cp")
     each.complete(0)

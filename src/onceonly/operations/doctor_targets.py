@@ -13,6 +13,7 @@ from onceonly.errors import OnceonlyError
 from onceonly.families import behind
 from onceonly.model import LinkKind, handles_of
 from onceonly.operations import disk, look, sinks
+from onceonly.operations.heard import leaves_word
 from onceonly.operations.probes import Sick, Unasked
 from onceonly.words import n
 
@@ -107,6 +108,12 @@ def left_open(checkpoint: Checkpoint, given: Given) -> None:
         outside = sinks.open_outside(checkpoint, given)
     except OnceonlyError:
         return  # the probe before tells
+    if outside and not leaves_word(checkpoint):
+        raise Unasked(
+            f"{n(len(outside), 'transaction is')} open that no link names, as {outside[0][1].transaction} of the sink "
+            f"{outside[0][0]}, and nobody tells whether its run lives: one on Spark Connect leaves no word",
+            "nothing, while epochs are committed; else start the query",
+        )
     if outside:
         sink, item = outside[0]
         by_hand = look.abort_by_hand(checkpoint, item.transaction)

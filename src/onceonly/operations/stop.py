@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceonly import events
-from onceonly.log.actions import OPERATOR, user
+from onceonly.log.actions import user
 from onceonly.log.runs import RunFiles
 from onceonly.log.stops import Stop, StopFiles
-from onceonly.model import Stamp, seconds_of
-from onceonly.operations import look, sinks
+from onceonly.operations import look
+from onceonly.operations.heard import NOTED_S, leaves_word
 from onceonly.operations.states import OWED, SETTLED, is_closed, is_quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from onceonly.log.runs import Run
     from onceonly.operations.checkpoint_model import EpochModel
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.5
 _POLL_STORED_S: Final = 2.0
-_NOTED_S: Final = 6.0
-"""How long a run that is seen alive no more may take to write down that it has ended: on a store it does so beside."""
 _UNTOLD_S: Final = 30.0
 """How long a run that decides epochs, and has left no word of itself, is waited for: on Spark Connect none does."""
 _RUNS_MAX: Final = 5
@@ -128,7 +126,7 @@ def stop(
     poll_s = _POLL_S if checkpoint.folder is not None else _POLL_STORED_S
     while True:
         ended = request.look()
-        if ended is Ended.DIED and silent_s < _NOTED_S:
+        if ended is Ended.DIED and silent_s < NOTED_S:
             silent_s += poll_s
         elif ended is not None:
             return request.outcome(ended)
@@ -175,7 +173,7 @@ class _Request:
         alive = self._checkpoint.run
         self._who = alive.who
         runs = RunFiles(self._checkpoint.store).newest(_RUNS_MAX)
-        self.is_told = self._is_told(runs)
+        self.is_told = leaves_word(self._checkpoint, runs)
         if runs and not self._lived and (self._run is None or self._run.run != runs[0].run):
             self._ask(runs[0], is_told=alive.alive is not False)
         self._run = next((each for each in runs if self._run and each.run == self._run.run), self._run)
@@ -193,16 +191,6 @@ class _Request:
         """Say whether the driver has seen the request."""
         self._stop = (self._stops.of(self._run) if self._run else None) or self._stop
         return self._stop is not None and bool(self._stop.seen)
-
-    def _is_told(self, runs: Sequence[Run]) -> bool:
-        """Say whether a run has left word that put the newest link: on Spark Connect none does, and it may live."""
-        own = [each for each in sinks.links(self._checkpoint) if not each.application.startswith(OPERATOR)]
-        if not own:
-            return True
-        if not runs:
-            return False
-        ended = seconds_of(Stamp(at=runs[0].ended)) if runs[0].ended else 0.0
-        return not ended or seconds_of(own[0].stamp) <= ended + _NOTED_S
 
     def _has_gone_in_order(self) -> bool:
         """Say whether a run that is gone had heard the request, and left nothing: its process may end at once then."""
