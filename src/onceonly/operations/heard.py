@@ -1,4 +1,4 @@
-"""Whether the runs of a query leave word of themselves. On Spark Connect none does: nobody can tell that one is down."""
+"""Whether runs of a query leave word of themselves. On Spark Connect none does: nobody can tell that one is down."""
 
 from __future__ import annotations
 
