@@ -59,6 +59,7 @@ NEVER: dict[str, set[Answer]] = {
     },
     "the sinks of the model, their targets and the guarantee stay what they are": {
         ("Reading", "ChainRead", "BRANCH"),
+        ("Reading", "ChainRead", "OWED"),
         ("Reading", "ChainRead", "SETTINGS"),
         ("Reading", "ChainRead", "SHARED"),
         ("Resolving", "Resolved", "SETTINGS"),
