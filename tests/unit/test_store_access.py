@@ -90,6 +90,34 @@ def test_each_setting_of_s3_may_be_that_of_one_bucket(given: dict[str, str]) -> 
     assert access(S3, **{f"fs.s3a.bucket.other.{name}": value for name, value in given.items()}) == access(S3)
 
 
+@pytest.mark.parametrize(
+    ("address", "of_all", "own"),
+    [
+        (S3, {"fs.s3a.endpoint": "http://minio:9000"}, "fs.s3a.bucket.bucket.endpoint"),
+        (S3, {**KEYS, "fs.s3a.session.token": "st"}, "fs.s3a.bucket.bucket.session.token"),
+        (S3, KEYS, "fs.s3a.bucket.bucket.access.key"),
+        (
+            S3,
+            {"fs.s3a.server-side-encryption-algorithm": "AES256"},
+            "fs.s3a.bucket.bucket.encryption.algorithm",
+        ),
+        (AZURE, {"fs.azure.account.key": "k"}, "fs.azure.account.key.acc.dfs.core.windows.net"),
+        (AZURE, BY_CLIENT, "fs.azure.account.auth.type.data.acc.dfs.core.windows.net"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_an_empty_text_keeps_what_is_given_for_all_from_one(
+    address: str, of_all: dict[str, str], own: str
+) -> None:
+    """As Hadoop does."""
+    name = own.replace("bucket.bucket.", "").removesuffix(".dfs.core.windows.net").removesuffix(".acc")
+    name = name.removesuffix(".data")
+    without = {each: text for each, text in of_all.items() if not each.startswith(name)}
+    without.pop("fs.s3a.server-side-encryption-algorithm", "")
+    assert access(address, **of_all, **{own: " "}) == access(address, **without)
+    assert access(address, **of_all) != access(address, **without)
+
+
 @pytest.mark.parametrize("provider", [SIMPLE, TEMPORARY, INSTANCE, ANONYMOUS])
 def test_keys_and_who_asks_may_be_those_of_one_bucket(provider: str) -> None:
     given = {"access.key": "a", "secret.key": "b", "session.token": "c", "aws.credentials.provider": provider}

@@ -59,6 +59,10 @@ class Hadoop:
         """Return the first of these settings that says something."""
         return next((value for name in names if (value := str(self._given.get(name, "")).strip())), default)
 
+    def has(self, *names: str) -> bool:
+        """Tell whether one of these settings is given, also as an empty text."""
+        return any(name in self._given for name in names)
+
     def for_spark(self) -> dict[str, str]:
         """Return all of it as settings of a session. They may hold secrets."""
         return {f"{HADOOP}{name}": str(value) for name, value in self._given.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from onceonly.stores.logins.common import Access, foreign_class, refuse_stores_of_secrets, unknown
+from onceonly.stores.logins.common import Access, foreign_class, nearest, refuse_stores_of_secrets, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,10 +23,12 @@ def access(hadoop: Settings, address: Address) -> Access:
     """Return how a container is reached. Raises ``ConfigurationError`` that names what cannot be taken over."""
     blob = address.host.replace(".dfs.", ".blob.", 1)
 
-    def azure(*names: str, default: str = "") -> str:
+    def azure(name: str, default: str = "") -> str:
         # A setting of one container or account wins over that of all.
-        ends = (f".{address.container}.{address.host}", f".{address.host}", f".{blob}", "")
-        return hadoop.get(*(f"fs.azure.{name}{end}" for name in names for end in ends), default=default)
+        levels = ([f".{address.container}.{address.host}"], [f".{address.host}", f".{blob}"], [""])
+        return nearest(
+            hadoop, *([f"fs.azure.{name}{end}" for end in ends] for ends in levels), default=default
+        )
 
     account, _, domain = address.host.partition(".")
     config: dict[str, Any] = {"account_name": account}

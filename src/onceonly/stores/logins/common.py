@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 TRUE = frozenset({"true", "yes", "1"})
@@ -39,6 +39,18 @@ class Settings(Protocol):
     def get(self, *names: str, default: str = "") -> str:
         """Return the first of these settings that says something."""
         ...
+
+    def has(self, *names: str) -> bool:
+        """Tell whether one of these settings is given, also as an empty text."""
+        ...
+
+
+def nearest(hadoop: Settings, *levels: Sequence[str], default: str = "") -> str:
+    """Return what the first level says of which a setting is given.
+
+    As in Hadoop: what is given to one bucket or account, also an empty text, keeps that of all from it.
+    """
+    return next((hadoop.get(*names, default=default) for names in levels if hadoop.has(*names)), default)
 
 
 def proxy(host: str, port: str, user: str, password: str) -> dict[str, Any]:

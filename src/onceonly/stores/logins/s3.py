@@ -10,6 +10,7 @@ from onceonly.stores.logins.common import (
     TRUE,
     Access,
     foreign_class,
+    nearest,
     proxy,
     refuse_stores_of_secrets,
     store_of_secrets,
@@ -49,8 +50,8 @@ def access(hadoop: Settings, address: Address) -> Access:
 
     def s3a(*names: str, default: str = "") -> str:
         # A setting of one bucket wins over that of all, by its older name, too.
-        each = (f"fs.s3a.{bucket}{name}" for bucket in (f"bucket.{address.container}.", "") for name in names)
-        return hadoop.get(*each, default=default)
+        levels = ([f"fs.s3a.{of}{name}" for name in names] for of in (f"bucket.{address.container}.", ""))
+        return nearest(hadoop, *levels, default=default)
 
     for name in ("accesspoint.arn", "delegation.token.binding", "encryption.context"):
         if s3a(name):
