@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from functools import partial
 from itertools import count
@@ -17,6 +18,7 @@ from onceonly.sinks.files import store
 from onceonly.sinks.files.manifests import expiry, ledger, manifest
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.manifest import DataFile, Manifest
+from onceonly.sinks.files.manifests.marks import Marks
 from onceonly.sinks.files.paths import manifest_folder
 from onceonly.sinks.files.store import LocalStore
 
@@ -203,6 +205,36 @@ def test_an_older_checkpoint_is_noticed_where_its_epochs_have_expired(tmp_path: 
     again = Manifest(epoch=1, layout="l", files=(DataFile("f", 1, 1, "c"),))
     with pytest.raises(LogError, match="an older checkpoint was restored"):
         Ledger(bench.store, folder_of(bench)).put(again)
+
+
+@pytest.mark.parametrize("epoch", [-1, 4, 7, 8])
+def test_what_is_taken_back_may_have_expired_and_is_written_again(tmp_path: Path, epoch: int) -> None:
+    bench = Files(tmp_path / "out")
+    written(bench, range(10))
+    expire(bench, 0.0)
+    ledger = Ledger(LocalStore(), folder_of(bench))
+    assert ledger.marks() == Marks((7,), (7,))
+    for _ in range(2):
+        bench.sink().withdraw(bench.context, epoch, [])
+        assert listed(bench) == ([8] if epoch == 8 else [])
+        last = (min(epoch, 7),)
+        assert ledger.marks() == (Marks(last, last) if epoch >= 0 else Marks())
+    written(bench, range(epoch + 1, 12))
+    assert listed(bench) == list(range(min(epoch, 7) + 1, 12))
+    expire(bench, 0.0)
+    assert listed(bench) == [10, 11]
+
+
+def test_what_is_taken_back_stays_so_though_a_reader_took_a_folder(quick: Path) -> None:
+    disk = Disk()
+    bench = Files(quick / "out", store=disk)
+    handles = [bench.prepared(rows(2 * epoch, 2 * epoch + 1), epoch=epoch) for epoch in range(2)]
+    for epoch, handle in enumerate(handles):
+        bench.finish(epoch, handle)
+    shutil.rmtree(bench.target / "day=d0")
+    disk.synced.clear()
+    bench.sink().withdraw(bench.context, -1, handles)
+    assert {bench.target / "day=d1", bench.target} <= set(disk.synced)
 
 
 def consistent(bench: Files, made: dict[int, list[Path]]) -> None:

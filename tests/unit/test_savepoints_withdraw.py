@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
-from tests.unit.files_bench import Files
+from tests.unit.files_bench import Files, rows
 from tests.unit.operator_bench import BOX, QUERY, GivingBoxSink, QueryCoordinator, here, run
 from tests.unit.s3_double import BUCKET, S3Double, serve
 from tests.unit.test_conformance_delta import TestDelta as DeltaSuite
@@ -123,6 +123,16 @@ def test_killed_when_all_is_taken_back_it_is_run_again(tmp_path: Path) -> None:
     assert job.restore("--output", "withdraw", ONCEONLY_FAILPOINTS="savepoint.before_id=kill")[0] == -9
     assert job.restore("--output", "withdraw")[0] == 0
     assert job.epochs() == [0]
+
+
+def test_what_a_killed_run_had_open_after_what_is_taken_back_is_ended(tmp_path: Path) -> None:
+    """It is of a later epoch than the next start is at: that would take its own checkpoint for an older one."""
+    job = Job(tmp_path)
+    bench = Files(job.target, query=job.world.query, options={"partitionBy": ""})
+    bench.prepared(rows(1), epoch=3)
+    assert [each.epoch for each in bench.sink().recover(bench.context)] == [3]
+    assert job.restore("--output", "withdraw")[0] == 0
+    assert list(bench.sink().recover(bench.context)) == []
 
 
 class InBucket(FilesSuite):

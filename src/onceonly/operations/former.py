@@ -104,6 +104,13 @@ def since(checkpoint: Checkpoint, savepoint: Savepoint) -> int:
     return savepoint.epoch if checkpoint.log.token == savepoint.log else -1
 
 
+def has_gone_on(checkpoint: Checkpoint, savepoint: Savepoint) -> bool:
+    """Tell whether a checkpoint has decided an epoch after a savepoint's, be it without a row."""
+    after = since(checkpoint, savepoint)
+    chains = (checkpoint.log.chain(number) for number in checkpoint.log.epochs() if number > after)
+    return any(chain and chain[-1].kind is LinkKind.COMMIT for chain in chains)
+
+
 def refuse_undone(lives: Sequence[Checkpoint], savepoint: Savepoint, decided: Link) -> None:
     """Raise where a savepoint's epoch, which was ``decided``, was taken back since: its rows are in no target."""
     own = [each for each in lives if each.log.token == savepoint.log]

@@ -109,7 +109,9 @@ def restore(
         except BaseException:  # an interrupt, too
             former.stay(newest, to)
             raise
-        if begun.query != newest.query:
+        # A start ends what is open of its epoch, and takes what is of a later one for a sign of an older checkpoint.
+        is_again = begun.query == newest.query
+        if not is_again or (not now and former.has_gone_on(newest, savepoint)):
             _sweep(newest, given, made)
         record = _action("restore", savepoint, begun.query, to)
         logs = [newest.store]
@@ -119,6 +121,8 @@ def restore(
             planned = withdrawing.refuse_unless_taken_back(now, savepoint, given)
             _put(replace(record, after="", withdrawn=planned), logs)
             require_alone()
+            if is_again:
+                former.sweep(newest, given)
             record = replace(record, withdrawn=withdrawing.withdraw(now, savepoint, given))
             made.told.extend(f"withdrawn {each.sentence}" for each in record.withdrawn)
         # Another command, to which this place looks like one that was broken off, may have gone on elsewhere.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
@@ -50,9 +51,9 @@ def withdraw(
         for path in paths:
             store.delete(path)
         for folder in folders_up_to(at, paths):
-            store.sync_folder(folder)
-    except FileNotFoundError:
-        pass  # a folder went with its last file
+            # Somebody may have taken a folder away with what was in it.
+            with contextlib.suppress(FileNotFoundError):
+                store.sync_folder(folder)
     except OSError as error:
         raise unavailable(f"{error.filename or at} could not be taken back", error) from error
     return TakenBack(files=names)

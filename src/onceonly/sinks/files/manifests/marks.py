@@ -63,6 +63,20 @@ def put(store: Files, folder: Path, kind: str, epoch: int) -> None:
     store.put_if_absent(place, data)
 
 
+def lower(store: Files, folder: Path, marks: Marks, epoch: int) -> bool:
+    """Let marks that go beyond an epoch end there, as what came after it is taken back; say whether there were any.
+
+    Idempotent. At each moment an epoch whose files are gone is marked as expired.
+    """
+    for kind, found in (("removed", marks.removed), ("expired", marks.expired)):
+        beyond = [each for each in found if each > epoch]
+        if beyond and epoch > NONE:
+            put(store, folder, kind, epoch)
+        for each in beyond:
+            store.delete(folder / mark_name(kind, each))
+    return max(marks.expired_to, marks.removed_to) > epoch
+
+
 def clear(store: Files, folder: Path, marks: Marks) -> None:
     """Take away the marks that newer ones have made needless. The newest of each stays."""
     for epoch in marks.expired:
