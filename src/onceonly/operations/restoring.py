@@ -109,10 +109,7 @@ def restore(
         except BaseException:  # an interrupt, too
             former.stay(newest, to)
             raise
-        # A start ends what is open of its epoch, and takes what is of a later one for a sign of an older checkpoint.
-        is_again = begun.query == newest.query
-        if not is_again or (not now and former.has_gone_on(newest, savepoint)):
-            _sweep(newest, given, made)
+        _end_open(newest, savepoint, given, made, is_taken_back=bool(now) and not begun.anew)
         record = _action("restore", savepoint, begun.query, to)
         logs = [newest.store]
         if not begun.anew and now:
@@ -121,8 +118,6 @@ def restore(
             planned = withdrawing.refuse_unless_taken_back(now, savepoint, given)
             _put(replace(record, after="", withdrawn=planned), logs)
             require_alone()
-            if is_again:
-                former.sweep(newest, given)
             record = replace(record, withdrawn=withdrawing.withdraw(now, savepoint, given))
             made.told.extend(f"withdrawn {each.sentence}" for each in record.withdrawn)
         # Another command, to which this place looks like one that was broken off, may have gone on elsewhere.
@@ -285,6 +280,19 @@ def _refuse_gone(
         savepoint.barrier, sources, topics, epoch=savepoint.epoch, for_good=for_good,
         ranges=starting.ranges_of(savepoint, at),
     )  # fmt: skip
+
+
+def _end_open(
+    newest: Checkpoint, savepoint: Savepoint, given: Given, made: Made, *, is_taken_back: bool
+) -> None:
+    """End what the former run has open, where the next start does not.
+
+    That ends what is of its epoch, and takes what is of a later one for a sign of an older checkpoint.
+    """
+    if made.query != newest.query or (not is_taken_back and former.has_gone_on(newest, savepoint)):
+        _sweep(newest, given, made)
+    elif is_taken_back:
+        former.sweep(newest, given)
 
 
 def _sweep(original: Checkpoint, given: Given, made: Made) -> None:

@@ -192,7 +192,8 @@ class Ledger:
     def withdraw(self, epoch: int) -> None:
         """Delete the manifest files of what is newer, newest first: a reader sees one epoch less each time.
 
-        Where some of it had expired, its numbers are given again, and are to be seen then. Idempotent. Raises ``ConfigurationError`` before anything is touched where one also holds what is to stay.
+        Where some of it had expired, its numbers are given again, and are to be seen then. Idempotent. Raises
+        ``ConfigurationError`` before anything is touched where one also holds what is to stay.
         """
         newer = self.divided(epoch)
         for part in sorted(newer, key=lambda each: (-each.last, each.level)):
