@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import signal
@@ -133,12 +134,13 @@ def models(draw: st.DrawFn) -> CheckpointModel:
 
 def _are_nested(trace: Sequence[Mapping[str, Any]]) -> None:
     """See that no slice of a track ends within another that began before it: a viewer would drop it."""
-    tracks: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    tracks: defaultdict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
     for each in trace:
-        if each["ph"] == "X":
-            tracks[each["pid"], each["tid"]].append((each["ts"], -each["ts"] - each["dur"]))
+        if each["ph"] in {"X", "B"}:  # one that is only begun has no end
+            end = each["ts"] + each.get("dur", math.inf)
+            tracks[each["pid"], each["tid"]].append((each["ts"], -end))
     for slices in tracks.values():
-        around: list[int] = []
+        around: list[float] = []
         for begin, end in sorted(slices):
             around = [outer for outer in around if outer > begin]
             assert all(-end <= outer for outer in around), (begin, -end, around)
@@ -270,6 +272,17 @@ def test_an_export_for_perfetto_has_a_slice_for_each_bar_and_one_in_doubt_has_no
     assert phases.count(("X", "writing")) == 3
     assert phases.count(("X", "committing")) == 1
     assert phases.count(("B", "in doubt since the decision")) == 1
+
+
+def test_an_export_for_perfetto_has_two_tracks_for_a_slot_that_writes_to_two_sinks_at_once() -> None:
+    votes = [bench.vote(0, 0, 3.2, sink="a"), bench.vote(0, 0, 3.8, sink="b")]
+    settled = bench.told(bench.decision(0, 4, votes), settled=bench.receipt(0, 5))
+    begun = [event("slot.begun", 3.1, sink="a"), event("slot.begun", 3.15, sink="b")]
+    trace = json.loads(perfetto(with_events(view(bench.model(settled)), begun)))["traceEvents"]
+    _are_nested(trace)
+    names = {each["tid"]: each["args"]["name"] for each in trace if each["name"] == "thread_name"}
+    writing = [names[each["tid"]] for each in trace if each["name"] == "writing"]
+    assert writing == ["executors, slot 0", "executors, slot 0 (2)"]
 
 
 def test_an_export_for_shiviz_has_clocks_by_which_a_decision_knows_of_its_votes() -> None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import enum
 import json
+import math
+from collections import defaultdict
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from onceonly.options import without_secrets
@@ -37,10 +40,13 @@ def export(to: Export, view: View, events: Sequence[Mapping[str, Any]] = ()) -> 
 
 
 def perfetto(view: View, events: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return a trace in Chrome's JSON, which ui.perfetto.dev opens: a track for each lane, one for each slot."""
+    """Return a trace in Chrome's JSON, which ui.perfetto.dev opens: a track for each lane, one for each slot.
+
+    What would overlap in a track has one of the same name beside it.
+    """
     tracks = _Tracks(_QUERY, f"query {view.query}")
     bars = (*view.bars, *(bar for each in view.epochs for bar in each.bars))
-    found = [_slice(bar, tracks.of(_track(bar))) for bar in bars]
+    found = list(_slices(bars, tracks))
     for name, mark in _marks(view):
         if mark.place is not None:
             told = {"told": mark.told, "at": moment(mark.at), "by": mark.by}
@@ -67,6 +73,7 @@ class _Tracks:
     def __init__(self, process: int, name: str) -> None:
         self._process = process
         self._numbers: dict[str, int] = {}
+        self._ends: defaultdict[str, list[float]] = defaultdict(list)
         self.named = [_named("process_name", process, 0, name)]
 
     def of(self, track: str) -> tuple[int, int]:
@@ -75,6 +82,18 @@ class _Tracks:
             self._numbers[track] = len(self._numbers) + 1
             self.named.append(_named("thread_name", self._process, self._numbers[track], track))
         return self._process, self._numbers[track]
+
+    def beside(self, track: str, begin: int, end: float) -> tuple[int, int]:
+        """Return process and track of a slice, which none before it began after: one in which it overlaps no other."""
+        for number in count(1):
+            name = track if number == 1 else f"{track} ({number})"
+            around = self._ends[name]
+            while around and around[-1] <= begin:
+                around.pop()
+            if not around or end <= around[-1]:
+                around.append(end)
+                break
+        return self.of(name)
 
 
 def _marks(view: View) -> Iterator[tuple[str, Mark]]:
@@ -91,11 +110,19 @@ def _track(of: Mark | Bar) -> str:
     return f"{of.lane}, slot {of.slot}" if of.lane == EXECUTORS and of.slot is not None else of.lane
 
 
-def _slice(bar: Bar, track: tuple[int, int]) -> dict[str, Any]:
-    """Return a slice; one that nobody has seen end is begun, and never ended."""
-    begin = {"name": bar.work.value, "ts": round(bar.begin * 1e6), "args": {"told": bar.told}}
-    end = {"ph": "B"} if bar.end is None else {"ph": "X", "dur": round((bar.end - bar.begin) * 1e6)}
-    return {**begin, **end, "pid": track[0], "tid": track[1]}
+def _slices(bars: Sequence[Bar], tracks: _Tracks) -> Iterator[dict[str, Any]]:
+    """Yield a slice for each bar; one that nobody has seen end is begun, and never ended.
+
+    In a track, one may be within another, but must not overlap it: a viewer would drop it.
+    """
+    timed = [
+        (round(bar.begin * 1e6), math.inf if bar.end is None else round(bar.end * 1e6), bar) for bar in bars
+    ]
+    for begin, end, bar in sorted(timed, key=lambda each: (each[0], -each[1])):
+        process, track = tracks.beside(_track(bar), begin, end)
+        lasts = {"ph": "B"} if bar.end is None else {"ph": "X", "dur": end - begin}
+        said = {"name": bar.work.value, "ts": begin, "args": {"told": bar.told}}
+        yield {**said, **lasts, "pid": process, "tid": track}
 
 
 def _instant(name: str, track: tuple[int, int], at: float, told: Mapping[str, Any]) -> dict[str, Any]:
