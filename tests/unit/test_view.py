@@ -469,6 +469,12 @@ def test_a_picture_is_as_it_was(name: str) -> None:
     assert _lines(GOLDEN_PICTURES[name]) == (GOLDEN / f"{name}.svg").read_text(encoding="utf-8")
 
 
+def test_what_a_slot_writes_to_two_sinks_is_two_bars_one_below_the_other() -> None:
+    votes = [bench.vote(0, 0, 3.2, sink="a"), bench.vote(0, 0, 3.8, sink="b")]
+    drawn = timeline(view(bench.model(bench.told(bench.decision(0, 4, votes)))))
+    assert len(set(re.findall('<rect class="b writing"[^>]* y="([^"]*)"', drawn))) == 2
+
+
 def test_a_time_line_of_many_epochs_says_that_it_marks_only_what_was_not_as_always() -> None:
     many = [bench.usual(number, 2 * number) for number in range(40)]
     drawn = timeline(view(bench.model(*many, bench.in_doubt(40, 99))))

@@ -129,12 +129,12 @@ class _Timeline:
 
     def _epoch(self, epoch: Epoch) -> Iterator[Child]:
         bars = _bars(epoch)
-        slots = sorted({bar.slot for bar in bars if bar.slot is not None})
+        slots = sorted({(bar.slot, bar.sink) for bar in bars if bar.slot is not None})
         for bar in bars:
             y = self._rows[bar.lane]
             if bar.lane == EXECUTORS:
                 high = (_LANE_HEIGHT - 10) / (len(slots) if bar.slot is not None else 1)
-                row = slots.index(bar.slot) if bar.slot is not None else 0
+                row = slots.index((bar.slot, bar.sink)) if bar.slot is not None else 0
                 yield self._bar(bar, y + 5 + row * high, max(high - 1, 1))
             elif bar.lane == DRIVER:
                 yield self._bar(bar, y + 30, 14)
