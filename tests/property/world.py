@@ -421,7 +421,7 @@ class World:
                 guarantee=self.guarantee,
                 continues=continues,
                 barrier=(self.offsets[epoch],),
-                settings=dict.fromkeys(SINKS, {}),
+                settings={sink: {} for sink in SINKS},
                 limit_s=LIMIT_S,
             )
             plan = yield from self._drive(driver, *p.begin(context))
