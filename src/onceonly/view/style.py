@@ -85,9 +85,14 @@ _THEME: Final = (
     f':root[data-theme="light"] .oo,:root[data-theme="light"] .oo-page{{color-scheme:light;{_LIGHT}}}'
     f'@media screen{{:root[data-theme="dark"] .oo,:root[data-theme="dark"] .oo-page{{color-scheme:dark;{_DARK}}}}}'
 )
+# JupyterLab colours the tables of what it shows by its own theme, whatever the desktop's.
+_NOTEBOOK: Final = (
+    f'[data-jp-theme-light="true"] :is(.oo,.oo-page){{color-scheme:light;{_LIGHT}}}'
+    f'@media screen{{[data-jp-theme-light="false"] :is(.oo,.oo-page){{color-scheme:dark;{_DARK}}}}}'
+)
 PICTURE: Final = f"{_THEME}{_SVG}".replace("\n", "")
 """What an SVG needs that stands alone."""
-PAGE: Final = f"{_THEME}{_SVG}{_PAGE}".replace("\n", "")
+PAGE: Final = f"{_THEME}{_NOTEBOOK}{_SVG}{_PAGE}".replace("\n", "")
 """What a page needs, and all SVG in it."""
 
 
