@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from onceonly.view.values import Epoch, View
 
 _WIDTH: Final = 590.0
-_HEIGHT: Final = 120.0
+_HEIGHT: Final = 126.0
 _LEFT: Final = 14.0
 _RIGHT: Final = 14.0
-_TOP: Final = 30.0
+_TOP: Final = 36.0
 _COLUMNS_MAX: Final = 180
 _PLACES_MIN: Final = 12
 _IDLE_MIN_S: Final = 60.0
@@ -46,6 +46,13 @@ class _Scale(NamedTuple):
     ends: tuple[str, str]
     said: str
     folds: Sequence[Fold] = ()
+
+
+class _Newest(NamedTuple):
+    """The newest epoch of which a figure is known."""
+
+    name: str
+    value: float
 
 
 class _Column(NamedTuple):
@@ -68,7 +75,7 @@ def multiples(view: View, *, alone: bool = False) -> list[Markup]:
     ]
     scale = _scale(view)
     return [
-        _figure(title, unit, columns, scale, alone=alone)
+        _figure(title, unit, columns, _newest(view.epochs, value), scale, alone=alone)
         for title, unit, value in figures
         # That nothing is left to be read is told; that there were no aborts, nobody asks.
         if (columns := _columns(view.epochs, scale, value))
@@ -148,18 +155,26 @@ def _columns(epochs: Sequence[Epoch], scale: _Scale, value: Callable[[Epoch], fl
     return found
 
 
-def _figure(title: str, unit: str, columns: Sequence[_Column], scale: _Scale, *, alone: bool) -> Markup:
+def _newest(epochs: Sequence[Epoch], value: Callable[[Epoch], float | None]) -> _Newest:
+    known = ((each.name, value(each)) for each in reversed(epochs))
+    return next(_Newest(name, each) for name, each in known if each is not None)
+
+
+def _figure(
+    title: str, unit: str, columns: Sequence[_Column], newest: _Newest, scale: _Scale, *, alone: bool
+) -> Markup:
     every = [each for column in columns for each in column.values]
     most = max(every) or 1.0
     first, last = columns[0].first, columns[-1].last
     told = (
         f"{title}, chk-{first} to chk-{last}: at least {_short(min(every))}{unit}, median "
-        f"{_short(median(every))}{unit}, at most {_short(max(every))}{unit}, known of "
-        f"{n(len(every), 'epoch')}; {scale.said}"
+        f"{_short(median(every))}{unit}, at most {_short(max(every))}{unit}, newest {_short(newest.value)}{unit} "
+        f"({newest.name}), known of {n(len(every), 'epoch')}; {scale.said}"
     )
     parts: list[Child] = [
         shapes.label(title, _LEFT, 16, "strong"),
-        shapes.label(f"{_short(most)}{unit}", _WIDTH - _RIGHT, 16, "end dim small"),
+        shapes.label(f"at most {_short(max(every))}{unit}", _WIDTH - _RIGHT, 16, "end dim small"),
+        shapes.label(f"{newest.name}: {_short(newest.value)}{unit}", _WIDTH - _RIGHT, 29, "end dim small"),
         shapes.line(_LEFT, _HEIGHT - 20, _WIDTH - _RIGHT, _HEIGHT - 20),
         shapes.line(_LEFT, _TOP, _WIDTH - _RIGHT, _TOP),
         *(
