@@ -41,7 +41,9 @@ ANSWERS: Final = {
     ),
     "Why was epoch 5 slow?": "Write took longest: 9.000 s; slot 1 of box voted last, 8.000 s after the one before",
     "Which offsets did epoch 5 read?": "events/0 50 60 10 ",
-    "How far behind its source is it?": f"{BEHIND}, chk-0 to chk-12: at least 0, median 6, at most 12, newest 0 [(]chk-12[)]",
+    "How far behind its source is it?": (
+        f"{BEHIND}, chk-0 to chk-12: at least 0, median 6, at most 12, newest 0 [(]chk-12[)]"
+    ),
 }
 """By the question: what stands on the page that answers it, and on no page with fewer clicks."""
 
