@@ -112,6 +112,11 @@ def late(
         yield server, multiples.BEHIND if request.param == "rows" else multiples.BEHIND_S
 
 
+SMALLEST = """Math.min(...[...document.querySelectorAll(".oo-figures text")].map(
+  (each) => each.getScreenCTM().a * parseFloat(getComputedStyle(each).fontSize)))"""
+"""How many pixels the smallest words of the figures are high, as they are shown."""
+
+
 @pytest.mark.parametrize("scheme", ui_browser.SCHEMES)
 def test_axe_finds_nothing_where_a_query_is_behind_its_source(
     late: tuple[Server, str], browser: Browser, scheme: Scheme
@@ -122,6 +127,7 @@ def test_axe_finds_nothing_where_a_query_is_behind_its_source(
             page.goto(f"{server.base}/{QUERY}/{path}")
             if path == "latency":
                 assert page.get_by_role("img", name=title).count() == 1
+                assert page.evaluate(SMALLEST) >= 9
             assert ui_browser.findings(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= ui_browser.SIZE[0]
         assert wrong == []

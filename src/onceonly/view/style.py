@@ -70,7 +70,7 @@ overflow-wrap:anywhere;font-family:ui-monospace,"DejaVu Sans Mono",monospace;fon
 .oo-state::before{content:"\\25cb\\a0"}.oo-state.complete::before,.oo-state.committed::before{content:"\\25cf\\a0"}
 .oo-state.decided::before,.oo-state.repairing::before{content:"?\\a0"}.oo-state.decided,.oo-state.repairing{
 color:var(--oo-red);font-weight:600}.oo-state.aborted::before{content:"\\2715\\a0"}
-.oo-figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,360px),1fr));gap:14px}
+.oo-figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));gap:14px}
 .oo-figures figure{margin:0}
 .oo-legend{display:flex;flex-wrap:wrap;gap:4px 18px;list-style:none;padding:0;margin:8px 0;font-size:13px}
 .oo-legend li{display:flex;align-items:center;gap:6px}.oo-legend svg.oo{width:18px;height:18px}
