@@ -3356,7 +3356,7 @@ DEFECTS: Final = (
         group=FILES,
         what="What a commit in a bucket has begun and not ended is told to nobody, once its checkpoint is lost",
         file="sinks/files/targets/buckets.py",
-        before="            is_open = not marked or (not settled and self._waits(root / transaction))\n",
+        before="            is_open = not marked or (is_begun and any(self._listed(transaction)))\n",
         after="            is_open = not marked\n",
         tests=(FILE_BUCKETS + "test_a_commit_in_a_bucket_that_was_broken_off_is_found",),
     ),

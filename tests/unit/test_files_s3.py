@@ -491,6 +491,7 @@ def test_a_commit_in_a_bucket_that_was_broken_off_is_found(bench: InBucket, doub
         assert len(told) == bool(double.open_uploads)
         is_begun = any(name.endswith(".mark") for name in double.objects)
         assert all(("its commit was broken off" in each) is is_begun for each in told)
+        assert [each.is_decided for each in bench.sink().recover(bench.context)] == [is_begun]
         seen.update({(is_begun, len(told))})
     assert seen == {(False, 1), (True, 1), (True, 0)}
     bench.store = stored(bench.target)  # type: ignore[assignment]

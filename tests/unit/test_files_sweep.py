@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,3 +143,51 @@ def test_a_sweep_under_an_older_checkpoint_is_refused_and_changes_nothing(quick:
     with pytest.raises(errors.LogError, match="an older checkpoint was restored"):
         job.live()
     assert sorted(bench.target.rglob("*")) == before
+
+
+def crash(job: Job, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{point}=raise")
+    monkeypatch.delenv("ONCEONLY_FAILPOINTS_DIR", raising=False)
+    monkeypatch.setattr(failpoints, "_counts", {})
+    with pytest.raises(failpoints.FailpointError):
+        job.live()
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["left", "taken"])
+def test_a_checkpoint_from_before_a_commit_that_was_broken_off_doubles_nothing(
+    quick: Path, monkeypatch: pytest.MonkeyPatch, *, taken: bool
+) -> None:
+    """No manifest tells yet that its rows are there, and a reader may have them by now."""
+    job = Job(quick, power=False, epochs=1)
+    job.live()
+    links, receipts = deepcopy(job.log.links), dict(job.log.receipts)
+    job.epochs = 2
+    crash(job, monkeypatch, "complete.before")
+    newest = job.log.links, job.log.receipts
+    for path in job.bench.visible() if taken else ():
+        path.unlink()
+    before = sorted(job.bench.target.rglob("*"))
+    job.log.links, job.log.receipts = links, receipts
+    for _ in range(2):
+        with pytest.raises(
+            errors.LogError, match="was decided for chk-1 by a link that the log does not have"
+        ):
+            job.live()
+    assert sorted(job.bench.target.rglob("*")) == before
+    job.log.links, job.log.receipts = newest
+    assert job.finish() == 0
+    assert job.bench.ids() == ([] if taken else list(range(4)) + list(range(10, 14)))
+
+
+def test_what_was_committed_before_any_decision_tells_of_none(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At least once a slot commits itself, and a crash leaves that; the user may want more from the next start on."""
+    job = Job(quick, power=False, epochs=1)
+    job.bench.guarantee = Guarantee.AT_LEAST_ONCE
+    job.live()
+    job.epochs = 2
+    crash(job, monkeypatch, "link.before_put")
+    assert len(list(job.bench.target.rglob(".1-*.committing"))) == SLOTS
+    job.bench.guarantee = Guarantee.EXACTLY_ONCE
+    assert job.finish() == 0

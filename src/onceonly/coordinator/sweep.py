@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints, protocol
 from onceonly.errors import LogError, OnceonlyError
-from onceonly.model import LinkKind
+from onceonly.model import Guarantee, LinkKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -76,6 +76,7 @@ class Sweeper:
             if not chain or chain[-1] != link or following:
                 return protocol.LinkTaken(chain[-1] if chain else link)
             newer = [each for each in everything if _is_newer(each, link)]
+            newer += [each for name in found for each in self._forgotten(link, chain, name, found[name])]
             for name, each in found.items() if not newer else ():
                 self._void(link, name, each, self._sinks[name])
         except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
@@ -91,6 +92,24 @@ class Sweeper:
                 next_step="Restore the newest checkpoint; or start on a new one, and accept that rows are repeated.",
             )
         return protocol.Swept(len(everything))
+
+    def _forgotten(
+        self, link: Link, chain: Sequence[Link], name: str, leftovers: Sequence[Leftover]
+    ) -> list[Leftover]:
+        """Return what a sink was told to commit in an epoch that is claimed now, by a decision that the log lacks."""
+        named = {vote.handle.transaction for each in chain for vote in each.output if vote.handle is not None}
+        found = [
+            each
+            for each in leftovers
+            if link.kind is LinkKind.ABORT
+            and each.is_decided
+            and each.epoch == link.epoch
+            and each.transaction not in named
+        ]
+        before = self._log.chain(link.epoch - 1) if found and link.epoch > 0 else ()
+        # At least once, a slot commits before anybody decides.
+        early = any(_guarantee(each, name) is Guarantee.AT_LEAST_ONCE for each in (*before, *chain))
+        return [] if early else found
 
     def _sweep_left(self, link: Link) -> None:
         """Do the same for sinks that the query has no more, best effort, once the epoch is claimed by ``link``."""
@@ -129,7 +148,13 @@ def _is_newer(leftover: Leftover, link: Link) -> bool:
     return (belongs is not None and belongs > link.epoch) or (follows is not None and follows > committed)
 
 
+def _guarantee(link: Link, name: str) -> Guarantee:
+    return link.uses[name].guarantee if name in link.uses else link.guarantee
+
+
 def _place(leftover: Leftover) -> str:
+    if leftover.is_decided:
+        return f"was decided for chk-{leftover.epoch} by a link that the log does not have"
     if leftover.epoch is not None:
         return f"belongs to chk-{leftover.epoch}"
     return f"is open beside the committed chk-{leftover.committed}"

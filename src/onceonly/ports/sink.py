@@ -87,14 +87,16 @@ class Leftover:
 
     ``epoch`` is the one that it belongs to, where its name tells, and ``committed`` the newest one that its sink is
     known to have committed: where they are newer than the checkpoint, an older checkpoint was restored, and nothing is
-    swept. ``is_open`` is false where the transaction has ended and only what it needed is left: it is tidied up, and
-    nobody is told that something was aborted.
+    swept. ``is_decided`` says that its commit was begun, as only a decision lets it be: where the log names it nowhere,
+    that is one, too. ``is_open`` is false where the transaction has ended and only what it needed is left: it is tidied
+    up, and nobody is told that something was aborted.
     """
 
     transaction: str
     data: Mapping[str, str | int] = field(default_factory=dict)
     epoch: int | None = None
     is_open: bool = True
+    is_decided: bool = False
     committed: int | None = None
 
     @property

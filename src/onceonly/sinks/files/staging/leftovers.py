@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from onceonly.errors import LogError, UnavailableError
+from onceonly.model import Guarantee
 from onceonly.ports import Leftover
 from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.committer import not_mounted
@@ -54,13 +55,14 @@ def recover(store: Store, options: FilesOptions, context: QueryContext) -> list[
             if not state:
                 continue
             epoch = epoch_of(transaction)
-            is_open = state == "prepared"
+            is_open, is_decided = state == "prepared", False
             if state == "dropped":
                 transaction = DROPPED + transaction
             elif state == "committing" and newest is not None and newest >= epoch:
                 transaction = SETTLED + transaction
             elif state == "committing":
                 is_open = bool(list(store.files(root / name)))
+                is_decided = context.guarantee is not Guarantee.AT_LEAST_ONCE
             # While somebody only asks, a living run may drop it.
             if store.size(root / name) is not None:
                 found.append(
@@ -69,6 +71,7 @@ def recover(store: Store, options: FilesOptions, context: QueryContext) -> list[
                         data={"staging": str(root / name)},
                         epoch=epoch,
                         is_open=is_open,
+                        is_decided=is_decided,
                     )
                 )
     except OSError as error:

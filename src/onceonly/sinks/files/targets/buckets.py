@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from onceonly import background
 from onceonly.errors import OnceonlyError, UnavailableError
-from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Lost, Outcome
 from onceonly.ports import Leftover
 from onceonly.ports.standing import Stands
 from onceonly.sinks.files.checks import read_token
@@ -150,13 +150,16 @@ class BucketTarget:
             epoch = epoch_of(transaction)
             marked = transaction + _MARK in names
             settled = marked and newest is not None and newest >= epoch
-            is_open = not marked or (not settled and self._waits(root / transaction))
+            is_begun = marked and not settled and self.is_begun(root / transaction)
+            # Of those that are begun, a store that lists the uploads of whole keys only tells none.
+            is_open = not marked or (is_begun and any(self._listed(transaction)))
             found.append(
                 Leftover(
                     transaction=SETTLED + transaction if settled else transaction,
                     data={"staging": str(root / transaction)},
                     epoch=epoch,
                     is_open=is_open,
+                    is_decided=is_begun and context.guarantee is not Guarantee.AT_LEAST_ONCE,
                 )
             )
         return found
@@ -278,10 +281,6 @@ class BucketTarget:
 
     def _end(self, prepared: Prepared) -> None:
         self._each(prepared, lambda _, file, upload: self._uploads.end(self._key(prepared, file), upload.id))
-
-    def _waits(self, folder: Path) -> bool:
-        """Say whether a commit was begun and left an upload open; no where the store lists those of whole keys only."""
-        return self.is_begun(folder) and any(self._listed(folder.name))
 
     def _listed(self, transaction: str) -> Iterator[tuple[str, str]]:
         """List the open uploads of an attempt without its handle: the names of its files say whose they are."""
