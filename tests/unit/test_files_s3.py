@@ -611,6 +611,18 @@ def test_a_trial_leaves_nothing_behind(bench: InBucket, double: S3Double) -> Non
     assert double.open_uploads == []
 
 
+def test_the_id_of_a_target_is_kept_young_as_it_is(bench: InBucket, double: S3Double) -> None:
+    """A rule of the bucket ends what is old."""
+    handle = bench.prepared(rows(1))
+    name = next(name for name in double.objects if name.endswith("/target-id"))
+    before = double.objects[name]
+    bench.sink().commit(handle)
+    double.requests.clear()
+    bench.sink().complete(bench.context, 0, [handle])
+    assert ("PUT", name) in [(method, path.removeprefix(f"/{BUCKET}/")) for method, path in double.requests]
+    assert double.objects[name] == before
+
+
 def test_a_target_is_the_same_by_each_way_to_write_it(bench: InBucket, double: S3Double) -> None:
     bench.sink().check(bench.context)
     target = target_path(f"s3://{BUCKET}//data/out/")

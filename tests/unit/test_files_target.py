@@ -384,3 +384,39 @@ def test_a_column_of_csv_keeps_its_place_as_readers_go_by_it(quick: Path, names:
         bench.sink().check(bench.context)
     bench.options["format"] = "json"
     bench.sink().check(bench.context)
+
+
+def test_the_books_that_a_query_reads_all_the_time_are_kept_young(bench: Files) -> None:
+    """So that nobody takes them who removes what is old."""
+    handles = [bench.prepared(rows(epoch), epoch) for epoch in range(3)]
+    books = [bench.target / "_onceonly" / "target-id", *bench.target.rglob("*.layout")]
+    assert len(books) == 2
+
+    def pass_week() -> None:
+        for path in books:
+            os.utime(path, (time.time() - 7 * 86400,) * 2)
+
+    def ages() -> list[float]:
+        return [time.time() - path.stat().st_mtime for path in books]
+
+    sink = bench.sink()
+    for epoch, handle in enumerate(handles):
+        pass_week()
+        if epoch == 2:
+            assert sink._renewal is not None
+            sink._renewal._next = 0.0
+        sink.commit(handle)
+        sink.complete(bench.context, epoch, [handle])
+        assert (max(ages()) < 60) == (epoch != 1), "now and then"
+    books[0].unlink()
+    assert sink._renewal is not None
+    sink._renewal._next = 0.0
+    sink._renewal.look(books[1].parent, books[1].stem)
+    assert not books[0].exists()
+
+
+def test_files_whose_layout_was_removed_are_refused_by_name(bench: Files) -> None:
+    bench.finish(0, bench.prepared(rows(1)))
+    next(bench.target.rglob("*.layout")).unlink()
+    with pytest.raises(LogError, match="does not say any more how its files are to be read"):
+        files.read(None, str(bench.target))

@@ -75,6 +75,11 @@ class ObjectFiles:
     def idle(self, path: Path) -> float | None:
         return self.uploads.idle(key_of(path))
 
+    def renew(self, path: Path) -> None:
+        data = self.read(path)
+        if data is not None:
+            self.objects.replace(key_of(path), data)
+
     def names(self, folder: Path) -> list[str]:
         return self.objects.entries(prefix_of(folder))
 

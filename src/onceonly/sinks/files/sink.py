@@ -14,6 +14,7 @@ from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
 from onceonly.sinks.files.paths import manifest_folder, place, real, staging_folder
 from onceonly.sinks.files.prepared import Prepared
+from onceonly.sinks.files.renewing import Renewal
 from onceonly.sinks.files.staging import hanging
 from onceonly.sinks.files.store import store_of, unavailable
 from onceonly.sinks.files.targets.folders import FolderTarget
@@ -47,6 +48,7 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         self._files = FilesOptions.of(self.options, options)
         self._store = store_of(self._files.target)
         self._root: Path | None = None
+        self._renewal: Renewal | None = None
         self._retention: Retention | None = None
 
     @cached_property
@@ -105,9 +107,13 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         committer.make_durable(self._target, self._files.target, handles)
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
-        """Make the epoch durable, and put its manifest; now and then remove what is older than it may be."""
+        """Make the epoch durable, and put its manifest; now and then see to what becomes too old."""
         target = self._files.target
         committer.complete(self._target, target, context, epoch, handles)
+        if handles:
+            self._renewal = self._renewal or Renewal(self._store, target)
+            layout = Prepared.of(handles[0]).layout
+            self._renewal.look(manifest_folder(target, context.query, context.sink), layout)
         if self._files.retention_s is not None:
             self._retention = self._retention or Retention(
                 self._store, target, older_s=self._files.retention_s

@@ -59,6 +59,10 @@ class Files(Protocol):
         """Return the seconds since a file was written, renamed or changed; None where nothing has this name."""
         ...
 
+    def renew(self, path: Path) -> None:
+        """Let a file look as if it was written now, with the content that it has. Nothing where it is gone."""
+        ...
+
     def names(self, folder: Path) -> list[str]:
         """List the names in a folder, unordered; none where it is missing."""
         ...
@@ -199,6 +203,10 @@ class LocalStore:
             return None
         # A rename is seen by the second only.
         return max(0.0, _now(path.parent, found.st_dev) - max(found.st_mtime, found.st_ctime))
+
+    def renew(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(path)
 
     def links(self, path: Path) -> int:
         try:

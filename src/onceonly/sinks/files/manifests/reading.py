@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET
 
-from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.errors import ConfigurationError, LogError, UnavailableError
 from onceonly.families.columns import ddl, quote
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.manifest import Counted
@@ -82,6 +82,12 @@ def read(
     for folder, name, _ in manifest_folders(store, target):
         if query in {None, name}:
             layouts |= Ledger(store, folder).layouts()
+    if lost := files.keys() - layouts.keys():
+        raise LogError(
+            f"{target} does not say any more how its files are to be read: {min(lost)}.layout is gone from {HIDDEN}.",
+            next_step="put it back from a backup, or read the files that onceonly.files.committed(path) lists by "
+            "another reader",
+        )
     if not layouts:
         raise ConfigurationError(
             f"The file sink has written nothing of query {query} to {target}.",
