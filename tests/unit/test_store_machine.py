@@ -109,6 +109,9 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(opened, "_RETRIES", {"max_retries": 0, "retry_timeout": timedelta(seconds=1)})
     monkeypatch.setattr("botocore.utils.ContainerMetadataFetcher.SLEEP_TIME", 0)
     monkeypatch.setattr(opened, "_clients", {})
+    monkeypatch.setattr(
+        profiles, "_FIRMWARE", tmp_path / "none"
+    )  # this machine may be proven to be of no cloud
     monkeypatch.setattr(opened, "_uploads", {})
     yield
     opened.tell(Hadoop())
@@ -354,3 +357,51 @@ def test_a_stream_of_kinesis_without_any_role_is_refused(
     machine.status = 404
     with pytest.raises(ConfigurationError, match="has no credentials"):
         kinesis.Stream(told, "the sink", _Clock()).ask("describe_stream_summary")
+
+
+ASKED = (
+    "Error performing PUT http://169.254.169.254/latest/api/token in 1s - HTTP error: error sending request"
+)
+GOOGLES = (
+    "Error performing token request: Error performing GET http://metadata.google.internal/computeMetadata/v1/x in 1s - "
+    "HTTP error"
+)
+X86, IMITATED = "processor: 0\nflags\t\t: fpu sse2 ht\n", "processor: 0\nflags\t\t: fpu hypervisor ht\n"
+
+
+@pytest.mark.parametrize(
+    ("maker", "processor", "environment", "proven"),
+    [
+        ("LENOVO\n", X86, "", True),
+        ("Amazon EC2\n", X86, "", False),
+        ("Google\n", X86, "", False),
+        ("VMware, Inc.\n", IMITATED, "", False),
+        ("LENOVO\n", "Features: fp asimd\n", "", False),
+        ("\n", X86, "", False),
+        (None, X86, "", False),
+        ("LENOVO\n", X86, "AWS_EC2_METADATA_SERVICE_ENDPOINT", False),
+    ],
+)
+def test_a_machine_that_is_proven_to_be_of_no_cloud_is_not_asked_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    maker: str | None,
+    processor: str,
+    environment: str,
+    proven: bool,  # noqa: FBT001  a table
+) -> None:
+    """A restart helps where a server is silent for a moment, not where there never is one."""
+    if maker is not None:
+        (tmp_path / "sys_vendor").write_text(maker, encoding="utf-8")
+    (tmp_path / "cpuinfo").write_text(processor, encoding="utf-8")
+    monkeypatch.setattr(profiles, "_FIRMWARE", tmp_path)
+    monkeypatch.setattr(profiles, "_PROCESSOR", tmp_path / "cpuinfo")
+    monkeypatch.delenv("METADATA_HOST", raising=False)
+    if environment:
+        monkeypatch.setenv(environment, "http://localhost:1")
+    for kind, said in ((Kind.S3, ASKED), (Kind.GCS, GOOGLES)):
+        error = answers.refusal(Exception(said), kind=kind, where="b", verb="read", denied=False)
+        assert isinstance(error, ConfigurationError if proven else UnavailableError), error
+        assert ("none of a cloud's" in error.what) is proven
+        assert (SAID in error.what) is (not proven)
+        assert (answers.cause(Exception(said)) is not None) is proven

@@ -1,4 +1,4 @@
-"""What an object store's answer means: the cause in one sentence, and what to do. Pure.
+"""What an object store's answer means: the cause in one sentence, and what to do. Pure, but for a look at this machine.
 
 The texts of ``obstore`` hold addresses with signatures and whole answers of servers, so they are never shown: what is
 shown is a status, a code, a word that is known.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
 from onceonly.stores.address import Kind
+from onceonly.stores.profiles import is_of_no_cloud
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,6 +77,13 @@ class _Cause:
 _GIVE = (
     "give the job keys (spark.hadoop.fs.s3a.access.key, fs.azure.account.key…, fs.gs.…, or in the environment, as "
     "AWS_ACCESS_KEY_ID), a command --hadoop-conf FILE"
+)
+_INSTANCE = re.compile(r"https?://(?:169\.254\.169\.254|\[fd00:ec2:|metadata\.google\.internal)[:/]")
+"""A server that only machines of a cloud have."""
+_NOBODYS = _Cause(
+    _INSTANCE,
+    "no credentials are given, and this machine, which is none of a cloud's, has nobody to ask for any",
+    f"{_GIVE}, or start what gives them here",
 )
 _CAUSES = (
     _Cause(_NO_BUCKET, "there is no such bucket", "create it, or correct the address"),
@@ -202,7 +210,10 @@ def reason(error: BaseException) -> str:
 
 def _cause(error: BaseException) -> _Cause | None:
     text = str(error)
-    return next((each for each in _CAUSES if each.text.search(text)), None)
+    found = next((each for each in _CAUSES if each.text.search(text)), None)
+    # Where nobody ever answers, it does not help to ask again.
+    is_nobodys = found is not None and found.passes and _INSTANCE.search(text) and is_of_no_cloud()
+    return _NOBODYS if is_nobodys else found
 
 
 def refusal(error: BaseException, *, kind: Kind, where: str, verb: str, denied: bool) -> OnceonlyError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
 from pathlib import Path
@@ -29,6 +30,14 @@ _METADATA: Final = "http://169.254.169.254"
 _METADATA_S = 2.0
 _PASSING: Final = frozenset({408, 410, 429})
 _SERVER_ERROR: Final = 500
+_FIRMWARE: Final = Path("/sys/class/dmi/id")
+_PROCESSOR: Final = Path("/proc/cpuinfo")
+_CLOUDS: Final = ("amazon", "ec2", "google", "microsoft", "alibaba", "openstack")
+_SERVERS: Final = (
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_METADATA_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI", "GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP",
+    "METADATA_HOST", "IDENTITY_ENDPOINT", "MSI_ENDPOINT",
+)  # fmt: skip
 _KEPT = timedelta(minutes=5)
 _DESCRIBED = ("role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file")
 
@@ -61,6 +70,24 @@ def is_role_unknown() -> bool:
         return error.code in _PASSING or error.code >= _SERVER_ERROR
     except (OSError, HTTPException, ValueError):
         return True
+
+
+def is_of_no_cloud() -> bool:
+    """Tell whether this machine is proven to have no server that gives it a role: hardware, and of another maker.
+
+    A machine that another one imitates may be anybody's, and one whose environment names such a server has it. Any
+    process.
+    """
+    if any(os.environ.get(name) for name in _SERVERS):
+        return False
+    try:
+        maker = (_FIRMWARE / "sys_vendor").read_text(encoding="utf-8", errors="replace").strip().lower()
+        processor = _PROCESSOR.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    flags = re.search(r"^flags\s*:(.*)$", processor, re.MULTILINE)  # of x86 alone
+    is_hardware = flags is not None and "hypervisor" not in flags[1].split()
+    return bool(maker) and is_hardware and not any(name in maker for name in _CLOUDS)
 
 
 def profile(
