@@ -288,6 +288,8 @@ def test_how_old_a_file_is_the_name_node_tells_by_its_own_clock(
     bench.double.files["/data/out/x"] = b"x"  # of 22:13:20, as the double says of all
     monkeypatch.setattr(hdfs_double._Handler, "date_time_string", lambda _: "Tue, 14 Nov 2023 22:13:27 GMT")
     assert store.idle(RemotePath(TARGET) / "x") == 7.0
+    for name in ("x", "gone"):
+        store.renew(RemotePath(TARGET) / name)
 
 
 def test_a_folder_that_this_user_may_not_list_hides_nothing_on_hdfs(
