@@ -62,6 +62,27 @@ def test_one_that_cannot_be_read_stands_before_those_that_are_well(tmp_path: Pat
         assert str(b.path) in page.get("/").text
 
 
+def test_one_that_could_not_be_opened_is_listed_until_it_is_mended(tmp_path: Path) -> None:
+    good, bad = (QueryCoordinator(tmp_path / name, query=name * 8) for name in "ab")
+    good.complete(0)
+    bad.complete(0)
+    header = bad.path / "onceonly" / "identity.json"
+    whole = header.read_bytes()
+    header.write_bytes(b"{")
+    for folder in ("offsets", "commits", "sources"):
+        (tmp_path / "of-spark" / folder).mkdir(parents=True)
+    found = find(str(tmp_path))
+    with ui_bench.serve(found.checkpoints, places=[str(tmp_path)], problems=found.problems) as page:
+        shown = page.get("/").text
+        assert f"{header} is empty or torn" in shown
+        assert "next: put back what is named" in shown
+        assert shown.index("empty or torn") < shown.index("aaaaaaaa")
+        assert "of-spark" not in shown
+        header.write_bytes(whole)
+        assert until(lambda: listed(page) == ["aaaaaaaa", "bbbbbbbb"], WAIT_S)
+        assert "torn" not in page.get("/").text
+
+
 def test_one_that_could_be_read_before_and_cannot_now_stands_before_those_that_are_well(
     tmp_path: Path,
 ) -> None:

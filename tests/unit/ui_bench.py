@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from onceonly.operations.find import Checkpoint
+    from onceonly.operations.search import Problem
     from onceonly.ui.gate import Door
 
 WAIT_S = 10.0
@@ -120,12 +121,15 @@ def serve(
     prefix: str = "",
     places: Sequence[str] = (),
     events: Path | None = None,
+    problems: Sequence[Problem] = (),
 ) -> Iterator[Page]:
     """Serve checkpoints, or an application in their place, on a free port, until the block ends."""
     served = serving.listen(port=0, prefix=prefix)
     page = Page(served.door, served.address)
     if not callable(app):
-        app = application(app, page.streams, prefix=served.door.prefix, places=places, events=events)
+        app = application(
+            app, page.streams, prefix=served.door.prefix, places=places, events=events, problems=problems
+        )
     config = uvicorn.Config(
         Gate(app, served.door), http="h11", ws="none", log_config=None, timeout_graceful_shutdown=2
     )

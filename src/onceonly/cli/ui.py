@@ -52,5 +52,5 @@ def ui(paths: tuple[str, ...], *, port: int, no_browser: bool, prefix: str, even
     shared.tell("this page only reads; Ctrl-C ends it")
     shown = not no_browser and shared.has_screen()
     with opening.opened(served.address, shared.tell) if shown else nullcontext():
-        serving.serve(served, list(checkpoints.values()), paths, events=events)
+        serving.serve(served, list(checkpoints.values()), paths, events=events, problems=problems)
     return 0

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from onceonly.operations.find import Checkpoint
+    from onceonly.operations.search import Problem
     from onceonly.ui.stream import Streams
     from onceonly.ui.watcher import Watcher
 
@@ -39,12 +40,14 @@ def application(
     prefix: str = "",
     places: Sequence[str] = (),
     events: Path | None = None,
+    problems: Sequence[Problem] = (),
 ) -> Starlette:
     """Return the application of some checkpoints, and of those that come below ``places``.
 
-    ``events`` is the folder of their event log. It lets everybody in: ``gate`` stands before it.
+    ``events`` is the folder of their event log, ``problems`` are of those that could not be opened. It lets everybody
+    in: ``gate`` stands before it.
     """
-    return _Answers(Roster(checkpoints, places), streams, prefix, Traces(events)).application()
+    return _Answers(Roster(checkpoints, places, problems), streams, prefix, Traces(events)).application()
 
 
 class _Answers:
@@ -115,7 +118,7 @@ class _Answers:
 
     def _front(self, _request: Request) -> Response:
         self._roster.look()
-        if len(self._roster.all) == 1:
+        if len(self._roster.all) == 1 and not self._roster.unopened:
             return RedirectResponse(f"{self._prefix}/{self._roster.all[0].key}/now", 303)
         return HTMLResponse(self._pages.overview())
 

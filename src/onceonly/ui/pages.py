@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onceonly.operations.checkpoint_model import CheckpointModel
+    from onceonly.operations.search import Problem
     from onceonly.ui.records import Position
     from onceonly.ui.roster import Roster
     from onceonly.ui.traces import Traces
@@ -103,7 +104,8 @@ class Pages:
         """Return the list of queries, each with how it stands; those that wait for somebody stand first."""
         heads = ("query", "where", "run", "how it stands")
         # Those of a level stay in their order, so that the list does not move under a reader.
-        found = sorted(map(self._line, self._roster.all), key=lambda each: _ORDER.index(each[0]))
+        lines = (*map(self._line, self._roster.all), *map(_unopened, self._roster.unopened))
+        found = sorted(lines, key=lambda each: _ORDER.index(each[0]))
         table = tables.table(n(len(found), "query"), heads, [line for _, line in found])
         return self._fill("overview", "All queries", stream=f"{self._base}/events", table=table)
 
@@ -235,7 +237,7 @@ class Pages:
         template = _templates().get_template(f"{name}.html.jinja")
         return template.render(
             base=self._base,
-            several=len(self._roster.all) > 1,
+            several=len(self._roster.all) + len(self._roster.unopened) > 1,
             tabs=TABS,
             tab=name,
             title=title,
@@ -244,6 +246,14 @@ class Pages:
             traced=self._traces.is_there and name in _TRACED,
             **values,
         )
+
+
+def _unopened(problem: Problem) -> tuple[Level, list[Child]]:
+    error = problem.error
+    said = join(
+        without_secrets(error.what), f"; next: {without_secrets(error.next_step)}" if error.next_step else ""
+    )
+    return Level.UNKNOWN, ["unknown", problem.path, "unknown", said]
 
 
 def _span(found: View) -> str:

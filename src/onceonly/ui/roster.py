@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onceonly.operations.find import Checkpoint
+    from onceonly.operations.search import Problem
 
 EVERY_S: Final = 5.0
 EVERY_DISTANT_S: Final = 60.0
@@ -27,11 +28,15 @@ _SHARE: Final = 20
 class Roster:
     """The watchers of a server by their keys. Any thread; a key stays, so that a link to it does.
 
-    ``places`` are those in which is looked for more; none where nobody is to look.
+    ``places`` are those in which is looked for more; none where nobody is to look. ``problems`` are of those that
+    could not be opened; what is Spark's alone is none.
     """
 
-    def __init__(self, checkpoints: Sequence[Checkpoint], places: Sequence[str] = ()) -> None:
+    def __init__(
+        self, checkpoints: Sequence[Checkpoint], places: Sequence[str] = (), problems: Sequence[Problem] = ()
+    ) -> None:
         self._places = places
+        self._problems = [each for each in problems if not each.foreign]
         self._lock = threading.Lock()
         self._by_key: dict[str, Watcher] = {}
         self._add(checkpoints)
@@ -43,6 +48,12 @@ class Roster:
     def all(self) -> tuple[Watcher, ...]:
         """Those that are known, in the order in which they became so."""
         return tuple(self._by_key.values())
+
+    @property
+    def unopened(self) -> tuple[Problem, ...]:
+        """What is wrong with those that could not be opened when the server began, and have not been since."""
+        opened = {each.checkpoint.path for each in self.all}
+        return tuple(each for each in self._problems if each.path not in opened)
 
     @property
     def every_s(self) -> float:
@@ -77,7 +88,7 @@ class Roster:
     def state(self) -> tuple[tuple[str, ...], ...]:
         """Return what is told of each query, to see whether it is another than before."""
         self.look()
-        return tuple(_state(each) for each in self.all)
+        return (*map(_state, self.all), *((each.path, each.error.what) for each in self.unopened))
 
     def _add(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Name each by its query; of two with one query, the second has a number."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from onceonly.operations.find import Checkpoint
+    from onceonly.operations.search import Problem
 
 HOST: Final = "127.0.0.1"
 _GRACE_S: Final = 2
@@ -108,13 +109,17 @@ def serve(
     places: Sequence[str] = (),
     *,
     events: Path | None = None,
+    problems: Sequence[Problem] = (),
 ) -> None:
     """Serve these, and what comes below ``places``, until a signal; returns within three seconds of it.
 
-    ``events`` is the folder of their event log, where there is one. In this process and thread.
+    ``events`` is the folder of their event log, where there is one, ``problems`` are of those that could not be opened.
+    In this process and thread.
     """
     streams = Streams()
-    inner = application(checkpoints, streams, prefix=served.door.prefix, places=places, events=events)
+    inner = application(
+        checkpoints, streams, prefix=served.door.prefix, places=places, events=events, problems=problems
+    )
     app = Gate(inner, served.door)
     config = uvicorn.Config(
         app,
