@@ -147,7 +147,6 @@ def test_a_commit_is_durable_where_the_server_would_not_wait_for_its_disk(bench:
         assert db.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
 
 
-@pytest.mark.long
 def test_a_server_that_may_lose_what_was_committed_is_told_of(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,6 +157,7 @@ def test_a_server_that_may_lose_what_was_committed_is_told_of(
     )
 
 
+@pytest.mark.long
 def test_behind_a_pooler_that_gives_each_transaction_another_connection(
     postgres: EmbeddedPostgres, bench: Bench
 ) -> None:

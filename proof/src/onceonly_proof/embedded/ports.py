@@ -1,4 +1,4 @@
-"""Ports on loopback that are free now; somebody else may take them the next moment."""
+"""Ports on loopback that are free now; another server may take them the next moment."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import socket
 from contextlib import ExitStack, suppress
 
 _BEGIN, _END = 20_000, 30_000
+_OF_CLIENTS = 32_768
+"""Linux gives its clients ports from here on: one that a server had is theirs while it is down."""
 
 
 def free_ports(count: int, *, beside: int = 0) -> list[int]:
@@ -16,7 +18,8 @@ def free_ports(count: int, *, beside: int = 0) -> list[int]:
     """
     found: list[int] = []
     with ExitStack() as held:
-        for port in random.sample(range(_BEGIN, _END), _END - _BEGIN):
+        some = range(_BEGIN, min(_END, _OF_CLIENTS - beside))
+        for port in random.sample(some, len(some)):
             with suppress(OSError):
                 for each in {port, port + beside}:
                     one = held.enter_context(socket.socket())
