@@ -62,10 +62,10 @@ def go_back(job: Job, folder: Path, read: Callable[[], Counter[int]], meddle: Ca
     assert read() == good + bad + Counter([STRANGER])
     # Killed once the table has taken it back, it is run again.
     status, _, said = onceonly(
-        *restore, "--output", "withdraw", ONCEONLY_FAILPOINTS="savepoint.before_id=kill"
+        *restore, "--output", "withdraw", "--yes", ONCEONLY_FAILPOINTS="savepoint.before_id=kill"
     )
     assert status == -9, said
-    status, told, said = onceonly(*restore, "--output", "withdraw")
+    status, told, said = onceonly(*restore, "--output", "withdraw", "--yes")
     assert (status, told["query"] == told["of"]) == (0, True), said
     assert read() == good + Counter([STRANGER])
     job.run(two, made["epoch"] + 5)

@@ -19,6 +19,7 @@ from tests.unit.test_conformance_iceberg import TestIceberg as IcebergSuite
 from tests.unit.test_conformance_sinks import TestFiles as FilesSuite
 
 from onceonly import files, savepoints
+from onceonly.cli import shared
 from onceonly.errors import ConfigurationError
 from onceonly.events import stamp
 from onceonly.log import open_log
@@ -80,7 +81,7 @@ class Job:
         self.target = Path(str(first.settings[sink].get("path", "")))
 
     def restore(self, *more: str, **env: str) -> tuple[int, str]:
-        done = run("savepoint", "restore", self.place, "--to", self.to, "--json", *self.sink, *more, **env)
+        done = run("savepoint", "restore", self.place, "--to", self.to, "--yes", "--json", *self.sink, *more, **env)
         return done.returncode, done.stderr
 
     def manifests(self) -> list[Manifest]:
@@ -116,6 +117,21 @@ def test_files_that_were_decided_since_are_taken_back(tmp_path: Path) -> None:
     assert 0 < job.visible() == job.listed()
     assert json.loads((job.to / "metadata").read_text(encoding="utf-8"))["id"] == job.world.query
     assert open_log(str(job.to), query=job.world.query, create=True).newest() == 0
+
+
+def test_nothing_is_taken_back_that_nobody_agreed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(tmp_path)
+    words = ("savepoint", "restore", job.place, "--to", job.to, "--output", "withdraw", *job.sink)
+    done = run(*words)
+    assert done.returncode == 64
+    assert "to be withdrawn from sink files: 3 files with 12 rows of chk-1 to chk-2 (" in done.stderr
+    assert "there is no terminal to ask on, and nothing was done" in done.stderr
+    monkeypatch.setattr(shared, "agreed", lambda _question, *, yes: yes)
+    assert run(*words).returncode == 1
+    assert job.epochs() == [0, 1, 2]
+    assert job.visible() == job.listed()
+    assert records(job.checkpoint) == []
+    assert not job.to.exists()
 
 
 def test_killed_when_all_is_taken_back_it_is_run_again(tmp_path: Path) -> None:
@@ -190,7 +206,7 @@ def test_what_cannot_be_taken_back_is_refused_before_anything_is(tmp_path: Path)
     savepoints.create(str(query.path), str(tmp_path / "place"))
     query.complete(1)
     done = run(
-        "savepoint", "restore", tmp_path / "place", "--to", tmp_path / "to", "--output", "withdraw",
+        "savepoint", "restore", tmp_path / "place", "--to", tmp_path / "to", "--output", "withdraw", "--yes",
         "--sink", "box=operator_bench:BoxSink",
     )  # fmt: skip
     assert done.returncode == 64
@@ -217,7 +233,7 @@ def written_again(tmp_path: Path, *epochs: int) -> tuple[QueryCoordinator, Query
 
 def withdraw(place: Path, to: Path) -> Ran:
     return run(
-        "savepoint", "restore", place, "--to", to, "--output", "withdraw",
+        "savepoint", "restore", place, "--to", to, "--output", "withdraw", "--yes",
         "--sink", "box=operator_bench:GivingBoxSink",
     )  # fmt: skip
 
@@ -292,7 +308,7 @@ def test_what_is_to_be_taken_back_is_written_down_before_it_is(
     query.complete(1)
     monkeypatch.setattr(GivingBoxSink, "withdraw", fails_unless_it_looks)
     words = ("savepoint", "restore", tmp_path / "place", "--to", tmp_path / "to", "--output", "withdraw")
-    assert here(*words, "--sink", "box=tests.unit.operator_bench:GivingBoxSink") == 2
+    assert here(*words, "--yes", "--sink", "box=tests.unit.operator_bench:GivingBoxSink") == 2
     [action] = records(query.path)
     assert action.after == ""
     assert action.sentence.endswith("; to be withdrawn from sink box: 1 file with 6 rows of chk-1 (t1-0)")

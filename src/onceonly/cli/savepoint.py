@@ -12,9 +12,10 @@ from onceonly.cli import shared, targets
 from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from onceonly.log.actions import Withdrawn
     from onceonly.operations.restoring import Made
 
 _place = click.argument("place")
@@ -195,15 +196,25 @@ def restore(  # noqa: PLR0913  one parameter for each option
 ) -> int:  # fmt: skip
     """Make CHECKPOINT from a savepoint: the same job, at an earlier point. The former one does not go on.
 
-    Where output was decided after the savepoint, it refuses and says what stands where.
+    Where output was decided after the savepoint, it refuses and says what stands where. Before it takes any back, it
+    says what, and asks.
     """
     from onceonly.operations import restoring, sources_left
 
     given = targets.given(options, options_file, classes, yes=yes)
     reached = sources_left.given(sources, source_file)
     wanted = restoring.Output(output) if output else None
+
+    def agree(to_go: Sequence[Withdrawn]) -> None:
+        for each in to_go:
+            shared.tell(f"to be withdrawn {each.sentence}")
+        if not shared.agreed("Shall it be taken back for good?", yes=yes):
+            click.get_current_context().exit(shared.EXIT_ANOMALY)
+
     with progress("restored") as told:
-        made = restoring.restore(place, to, given, output=wanted, sources=reached, force=force, told=told)
+        made = restoring.restore(
+            place, to, given, output=wanted, sources=reached, force=force, told=told, agree=agree
+        )
     return _made(made, as_json=as_json)
 
 

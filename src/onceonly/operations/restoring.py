@@ -27,8 +27,9 @@ from onceonly.savepoints.manifest import FILES
 from onceonly.stores.opened import address_of, folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from onceonly.log.actions import Withdrawn
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.former import After
     from onceonly.operations.given import Given
@@ -67,11 +68,13 @@ def restore(
     sources: Mapping[str, str] | None = None,
     force: bool = False,
     told: Told = unheard,
+    agree: Callable[[Sequence[Withdrawn]], None] = lambda _: None,
 ) -> Made:
     """Make the checkpoint of a query that goes on after a savepoint's epoch. Operator's process; idempotent.
 
     ``sources`` are options that say how the query's sources are reached. ``force`` goes on beside a run that lives,
-    which the claim ends. Raises ``ConfigurationError`` where the place is not empty, a run is alive, a source has not
+    which the claim ends. ``agree`` is told what is to be taken back, before anything is touched, and raises where it
+    is not to be. Raises ``ConfigurationError`` where the place is not empty, a run is alive, a source has not
     what is read again, or output was decided after the savepoint and nobody says what is to become of it;
     ``InDoubtError``, ``LogError``, ``UnavailableError``.
     """
@@ -86,8 +89,10 @@ def restore(
         former.refuse_if_alive(newest, force=force)
         _refuse_missing(newest, savepoint)
     if is_withdrawn := output is Output.WITHDRAW:
-        withdrawing.refuse_unless_taken_back(after, savepoint, given)
+        to_go = withdrawing.refuse_unless_taken_back(after, savepoint, given)
     unasked = _refuse_gone(address, savepoint, sources or {}, for_good=bool(after) and is_withdrawn)
+    if is_withdrawn and to_go:
+        agree(to_go)
     anew = output is Output.AGAIN and (bool(after) or not is_there)
     made = Made(
         savepoint=savepoint, path=to, query="", anew=anew,
