@@ -81,7 +81,9 @@ class Job:
         self.target = Path(str(first.settings[sink].get("path", "")))
 
     def restore(self, *more: str, **env: str) -> tuple[int, str]:
-        done = run("savepoint", "restore", self.place, "--to", self.to, "--yes", "--json", *self.sink, *more, **env)
+        done = run(
+            "savepoint", "restore", self.place, "--to", self.to, "--yes", "--json", *self.sink, *more, **env
+        )
         return done.returncode, done.stderr
 
     def manifests(self) -> list[Manifest]:

@@ -208,7 +208,7 @@ def restore(  # noqa: PLR0913  one parameter for each option
     def agree(to_go: Sequence[Withdrawn]) -> None:
         for each in to_go:
             shared.tell(f"to be withdrawn {each.sentence}")
-        if not shared.agreed("Shall it be taken back for good?", yes=yes):
+        if to_go and not shared.agreed("Shall it be taken back for good?", yes=yes):
             click.get_current_context().exit(shared.EXIT_ANOMALY)
 
     with progress("restored") as told:

@@ -59,7 +59,7 @@ class Made:
     told: list[str] = field(default_factory=list)
 
 
-def restore(
+def restore(  # noqa: PLR0913  one parameter for each option
     source: str,
     to: str,
     given: Given,
@@ -73,9 +73,9 @@ def restore(
     """Make the checkpoint of a query that goes on after a savepoint's epoch. Operator's process; idempotent.
 
     ``sources`` are options that say how the query's sources are reached. ``force`` goes on beside a run that lives,
-    which the claim ends. ``agree`` is told what is to be taken back, before anything is touched, and raises where it
-    is not to be. Raises ``ConfigurationError`` where the place is not empty, a run is alive, a source has not
-    what is read again, or output was decided after the savepoint and nobody says what is to become of it;
+    which the claim ends. ``agree`` is told what is to be taken back, if anything is, before anything is touched, and
+    raises where it is not to be. Raises ``ConfigurationError`` where the place is not empty, a run is alive, a source
+    has not what is read again, or output was decided after the savepoint and nobody says what is to become of it;
     ``InDoubtError``, ``LogError``, ``UnavailableError``.
     """
     address, savepoint = place.the_one(source)
@@ -88,11 +88,10 @@ def restore(
     if newest is not None:
         former.refuse_if_alive(newest, force=force)
         _refuse_missing(newest, savepoint)
-    if is_withdrawn := output is Output.WITHDRAW:
-        to_go = withdrawing.refuse_unless_taken_back(after, savepoint, given)
+    is_withdrawn = output is Output.WITHDRAW
+    to_go = withdrawing.refuse_unless_taken_back(after, savepoint, given) if is_withdrawn else ()
     unasked = _refuse_gone(address, savepoint, sources or {}, for_good=bool(after) and is_withdrawn)
-    if is_withdrawn and to_go:
-        agree(to_go)
+    agree(to_go)
     anew = output is Output.AGAIN and (bool(after) or not is_there)
     made = Made(
         savepoint=savepoint, path=to, query="", anew=anew,
