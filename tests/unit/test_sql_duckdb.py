@@ -244,6 +244,12 @@ def test_a_table_is_made_where_the_option_says_so(bench: Bench) -> None:
     assert bench.run("SELECT * FROM t") == [(1, "a", decimal.Decimal("1.50"))]
 
 
+def test_of_a_file_in_a_folder_that_is_not_there_the_folder_is_named(bench: Bench) -> None:
+    url = f"duckdb:///{bench.folder}/no/new.db"
+    with pytest.raises(ConfigurationError, match=f"there is no folder {bench.folder}/no "):
+        bench.check(rows(id=[1]), url=url, create="true")
+
+
 def test_a_file_that_another_process_has_is_waited_for(bench: Bench, tmp_path: Path) -> None:
     bench.run("CREATE TABLE t (id BIGINT)")
     facts = bench.check(rows(id=[1]))

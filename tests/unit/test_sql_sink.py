@@ -23,6 +23,7 @@ from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
 from onceonly.ports import WriteContext
 from onceonly.sinks.sql import books, past
 from onceonly.sinks.sql.options import Url
+from onceonly.sinks.sql.sink import SqliteSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -266,6 +267,16 @@ def test_a_wrong_option_is_refused_in_one_sentence(bench: Bench, options: dict[s
     assert "geheim" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("/tmp/x.db", "has no scheme"), ("x.db", "has no scheme"), ("mysql://h/d", "begins with mysql://")],  # noqa: S108
+)
+def test_an_address_of_another_system_is_told_what_it_lacks(url: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"The option url of the sink sqlite {said}\\.") as raised:
+        SqliteSink({"url": url, "table": "t"})
+    assert "sqlite:////data/r.db" in raised.value.next_step
+
+
 def test_a_missing_file_is_not_made(bench: Bench) -> None:
     with pytest.raises(ConfigurationError, match="unable to open") as raised:
         bench.check(rows(id=[1]), url=f"sqlite:///{bench.folder}/none.db")
@@ -289,8 +300,9 @@ def test_a_file_is_made_by_the_check_and_never_by_a_look(bench: Bench) -> None:
     assert not path.exists()
     sink.check(bench.context([("id", "bigint")]))
     assert path.exists()
-    with pytest.raises(ConfigurationError, match="unable to open"):
+    with pytest.raises(ConfigurationError, match=f"there is no folder {bench.folder}/no ") as raised:
         bench.check(rows(id=[1]), url=f"sqlite:///{bench.folder}/no/new.db", create="true")
+    assert "mount it" in raised.value.next_step
 
 
 def test_names_are_found_whatever_their_case_where_only_one_is_meant(bench: Bench) -> None:

@@ -22,6 +22,8 @@ _NAME = re.compile(r'(?:(?P<quoted>"(?:[^"]|"")+")|(?P<plain>[^".]+))(?:\.(?P<re
 _WHERE = ("host", "hostaddr", "port", "dbname", "service", "unix_socket")
 """What of an address's query says where the target is."""
 CHECKED, TRUSTED = "checked", "trusted"
+OF_FILES = frozenset({"sqlite", "duckdb"})
+"""Schemes of databases in a file."""
 _SECRET = re.compile(r"passw|secret|token", re.IGNORECASE)
 _START = re.compile(r"([^:/?#]+://)([^/?#]*)")
 """Scheme, and login with hosts."""

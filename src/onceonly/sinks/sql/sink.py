@@ -11,7 +11,7 @@ from onceonly.families.staged.names import epoch_of
 from onceonly.model import differing
 from onceonly.ports.standing import NO_COLUMNS, Held, Untold
 from onceonly.sinks.sql import past
-from onceonly.sinks.sql.options import DECLARED, OF_JDBC, Meaning, SqlOptions
+from onceonly.sinks.sql.options import DECLARED, OF_FILES, OF_JDBC, Meaning, SqlOptions
 from onceonly.sinks.sql.refusals import is_large, refused
 from onceonly.sinks.sql.refusing import refusals
 from onceonly.sinks.sql.target import Target
@@ -60,9 +60,12 @@ class SqlSink(StagedSink):
         self._options = SqlOptions.of(self.options, who=f"the sink {self.name}")
         scheme = self._options.url.scheme
         if self.schemes and scheme not in self.schemes:
+            begins = f"begins with {scheme}://" if scheme else "has no scheme"
+            first = self.schemes[0]
+            form = f"write it as {first}:////data/r.db" if first in OF_FILES else f"begin it with {first}://"
             raise ConfigurationError(
-                f"The option url of the sink {self.name} begins with {scheme}://.",
-                next_step=f"begin it with {self.schemes[0]}://, or take the format onceonly.sql",
+                f"The option url of the sink {self.name} {begins}.",
+                next_step=f"{form}, or take the format onceonly.sql",
             )
         self._target = Target(self._options)
         self._columns: list[tuple[str, Given]] = []

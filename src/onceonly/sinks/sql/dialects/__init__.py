@@ -28,7 +28,8 @@ def dialect_of(options: SqlOptions) -> Dialect:
     if scheme not in DIALECTS:
         raise ConfigurationError(
             f"The option url begins with {scheme or 'no scheme'}, which is no database that is known here.",
-            next_step=f"begin it with one of {', '.join(f'{each}://' for each in DIALECTS)}",
+            next_step=f"begin it with one of {', '.join(f'{each}://' for each in DIALECTS)}; a file is named by its "
+            "whole path behind that, as in sqlite:////data/r.db",
         )
     module, _, name = DIALECTS[scheme].partition(":")
     found: type[Dialect] = getattr(importlib.import_module(f"{__name__}.{module}"), name)

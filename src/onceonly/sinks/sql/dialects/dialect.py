@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
@@ -11,7 +12,6 @@ from onceonly.sinks.sql.shape import DELETED, SEQUENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -59,6 +59,20 @@ class Dialect(ABC):
             raise ConfigurationError(
                 f"{url.scheme} has no passwords.", next_step="leave out the option password"
             )
+
+    def _no_folder(self) -> ConfigurationError | None:
+        """Return what to say where the file's folder is missing; None where it is there, or nobody can tell."""
+        folder = Path(self.options.url.path).parent
+        try:
+            folder.stat()
+        except FileNotFoundError:
+            return ConfigurationError(
+                f"{self.options.url} cannot be opened: there is no folder {folder}",
+                next_step="make it, mount it, or correct the url",
+            )
+        except OSError:
+            pass
+        return None
 
     # --- what differs ---------------------------------------------------------------------------------------
 

@@ -112,6 +112,8 @@ class DuckDb(Dialect):
         return [path, path.parent]
 
     def make(self) -> None:
+        if refusal := self._no_folder():
+            raise refusal
         if not _is_there(self.options.url.path):
             _driver().connect(self.options.url.path).close()
 

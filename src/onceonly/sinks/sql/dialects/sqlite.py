@@ -64,6 +64,8 @@ class Sqlite(Dialect):
             return UnavailableError(
                 what, next_step="see to the file and who else uses it, and start the query again"
             )
+        if name == "CANTOPEN" and (refusal := self._no_folder()) is not None:
+            return refusal
         make = (
             "; create=true makes a file that is missing"
             if name == "CANTOPEN" and not self.options.create
