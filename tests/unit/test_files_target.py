@@ -367,6 +367,42 @@ def test_rows_are_not_written_beside_partition_folders_where_readers_pass_over_t
         each.finish(epoch, each.prepared(rows(3), epoch=epoch))
 
 
+@pytest.mark.parametrize("query", ["q-1", "q-2"])
+@pytest.mark.parametrize("now", ["id", "id,day", "day,id"])
+def test_folders_of_other_columns_are_not_put_beside_those_that_are_there(
+    bench: Files, query: str, now: str
+) -> None:
+    bench.columns = (*bench.columns, ("note", "string"))
+    bench.finish(0, bench.prepared({**rows(1), "note": ["a"]}))
+    other = Files(bench.target, {"partitionby": now}, columns=bench.columns, query=query)
+    with pytest.raises(ConfigurationError, match="CONFLICTING_PARTITION_COLUMN_NAMES") as caught:
+        other.sink().check(other.context)
+    assert "set partitionBy as it was (day), or choose another path" in caught.value.next_step
+    other.options = {"partitionby": "DAY"}
+    other.sink().check(other.context)
+
+
+def test_a_first_epoch_beside_those_of_another_query_is_told(
+    bench: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Files(bench.target, query="q-2")
+    other.sink().check(other.context)  # a start that wrote nothing is nobody to be told of
+    for epoch in range(2):
+        bench.finish(epoch, bench.prepared(rows(epoch), epoch=epoch))
+    batch = Files(bench.target, query="batch-daily-0123456789ab")
+    batch.finish(0, batch.prepared(rows(7)))
+    assert "has written nothing to" not in caplog.text
+    other.sink().check(other.context)
+    [told] = [each.getMessage() for each in caplog.records if "has written nothing to" in each.getMessage()]
+    assert "Query q-2, sink files: this checkpoint" in told
+    assert "others have: query q-1, sink files, has chk-0 to chk-1, the newest at 20" in told
+    assert "batch-daily" not in told
+    other.finish(0, other.prepared(rows(9)))
+    caplog.clear()
+    other.sink().check(other.context)
+    assert "has written nothing to" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("names", "goes"),
     [("id,day,note", True), ("id,date", True), ("id", True), ("day,id", False), ("id,note,day", False)],

@@ -65,6 +65,7 @@ def check(target: Target, options: FilesOptions, context: QueryContext) -> dict[
     if context.columns:
         layout, own = _layout(options, context), Ledger(store, manifests)
         mixing.refuse_mixed(store, at, own, layout)
+        mixing.tell_of_others(store, at, own, context)
         own.put_layout(layout)
         facts["layout"] = layout.key
     return facts

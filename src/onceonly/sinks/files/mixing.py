@@ -1,23 +1,28 @@
-"""Whether readers would pass over rows, or take one column for another, beside what is in a target. Driver, once a run.
+"""Whether rows go with what is in a target: readers may pass over them, or have them twice. Driver, once a run.
 
 Where Spark's readers find a folder such as ``day=1``, they take such folders for all that is there, and pass over the
-files beside them without a word. Of csv they take columns by their place, whatever a header says. What was written how,
-``onceonly.files.read`` knows.
+files beside them without a word; beside one such as ``shop=a``, they fail. Of csv they take columns by their place,
+whatever a header says. What was written how, ``onceonly.files.read`` knows.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.reading import manifest_folders
+from onceonly.words import time_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from onceonly.ports import QueryContext
     from onceonly.sinks.files.manifests.manifest import Layout
     from onceonly.sinks.files.store import Files
 
@@ -25,6 +30,9 @@ log = logging.getLogger("onceonly")
 
 OTHERS_MAX = 20
 """How many other queries' manifests are looked at: none was let in that writes otherwise than those before it."""
+_SHOWN_MAX = 3
+_BATCH = "batch-"
+"""How the id of a batch begins: each is a query of its own, and many write to one target."""
 
 
 def refuse_mixed(store: Files, target: Path, own: Ledger, layout: Layout) -> None:
@@ -42,6 +50,43 @@ def refuse_mixed(store: Files, target: Path, own: Ledger, layout: Layout) -> Non
             continue
         if refusal is not None:
             raise refusal
+
+
+def tell_of_others(store: Files, target: Path, own: Ledger, context: QueryContext) -> None:
+    """Warn of queries that have epochs in a target before a query has its first: it may be one of them, begun anew."""
+    if own.newest() is not None or context.query.startswith(_BATCH):
+        return
+    others = [
+        told
+        for folder, query, sink in islice(manifest_folders(store, target), OTHERS_MAX)
+        if query != context.query and not query.startswith(_BATCH)
+        if (told := _has(store, Ledger(store, folder), f"query {query}, sink {sink},"))
+    ]
+    if others:
+        more = [f"{len(others) - _SHOWN_MAX} more"] if len(others) > _SHOWN_MAX else []
+        log.warning(
+            "Query %s, sink %s: this checkpoint has written nothing to %s yet, and others have: %s. If that was this "
+            "query, with a checkpoint that is deleted or another one by now, rows that it reads again will be there "
+            "twice: begin at the offsets at which it ended, or choose another path. Queries that share a target on "
+            "purpose simply go on.",
+            context.query,
+            context.sink,
+            target,
+            "; ".join([*others[:_SHOWN_MAX], *more]),
+        )
+
+
+def _has(store: Files, ledger: Ledger, who: str) -> str:
+    """Say which epochs somebody has in a target, and since when; empty where there are none. By names alone."""
+    parts = ledger.standing()
+    if not parts:
+        return ""
+    first, last = max(parts[0].first, ledger.marks().expired_to + 1), parts[-1].last
+    idle = None
+    with contextlib.suppress(OSError):
+        idle = store.idle(ledger.folder / parts[-1].name)
+    when = "" if idle is None else f", the newest at {time_of(int((time.time() - idle) * 1000))}"
+    return f"{who} has {f'chk-{first} to ' if first < last else ''}chk-{last}{when}"
 
 
 def _mixed(ledger: Ledger, target: Path, layout: Layout) -> ConfigurationError | None:
@@ -71,6 +116,13 @@ def _refusal(target: Path, there: Layout, layout: Layout) -> ConfigurationError 
             "was written.",
             next_step=f"set partitionBy as it was ({', '.join(there.partition_by) or 'none'}), or choose another path",
         )
+    if _lower(there.partition_by) != _lower(layout.partition_by):
+        return ConfigurationError(
+            f"The files in {target} were written {_folders(there)}, and new ones would be written {_folders(layout)}: "
+            "spark.read takes no folders of different columns in one path, and would fail for all that is there "
+            "(CONFLICTING_PARTITION_COLUMN_NAMES). Nothing was written.",
+            next_step=f"set partitionBy as it was ({', '.join(there.partition_by)}), or choose another path",
+        )
     then, now = _places(there), _places(layout)
     moved = [name for name in then.keys() & now.keys() if then[name] != now[name]]
     if layout.format == "csv" and moved:
@@ -84,6 +136,11 @@ def _refusal(target: Path, there: Layout, layout: Layout) -> ConfigurationError 
 
 def _folders(layout: Layout) -> str:
     return f"in folders by {', '.join(layout.partition_by)}" if layout.partition_by else "without folders"
+
+
+def _lower(names: Sequence[str]) -> list[str]:
+    """Return names as Spark compares them, which goes by their order, too."""
+    return [name.lower() for name in names]
 
 
 def _places(layout: Layout) -> dict[str, int]:
