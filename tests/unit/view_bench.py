@@ -102,5 +102,15 @@ def in_doubt(number: int, begin_s: float) -> EpochModel:
     return told(decision(number, begin_s + 1, [vote(number, 0, begin_s + 0.5)]))
 
 
+def partly_lost(number: int, begin_s: float) -> EpochModel:
+    """One of which a part is committed, and a part was lost and is to be written again."""
+    kept, lost = (vote(number, slot, begin_s + 0.5) for slot in range(2))
+    first = decision(number, begin_s + 1, [kept, lost])
+    again = replace(
+        decision(number, begin_s + 1, [lost], index=1), carried=(kept,), reason="a part was proven lost"
+    )
+    return told(first, again)
+
+
 def run(name: str, began_s: float, ended_s: float | None = None) -> DriversRun:
     return DriversRun(run=name, began=stamp(began_s), ended="" if ended_s is None else stamp(ended_s).at)

@@ -78,9 +78,9 @@ class Level(enum.StrEnum):
     WORKING = "working"
     """Something is under way, and a run sees to it."""
     WAITING = "waiting"
-    """Something is unfinished that the next start finishes by itself; no decision is in doubt."""
+    """Something is unfinished that the next start finishes by itself; no decision is in doubt, and nothing lost."""
     STUCK = "stuck"
-    """Something is decided and not known to be committed, and no run sees to it."""
+    """Something is decided and not known to be committed, or was lost, and no run sees to it."""
     UNKNOWN = "unknown"
     """It cannot be told."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.model import Guarantee, Skip, seconds_of
 from onceonly.operations.disk import put
-from onceonly.operations.states import QUIET, VISIBLE, EpochState, is_quiet, meaning
+from onceonly.operations.states import QUIET, VISIBLE, EpochState, HandleState, is_quiet, meaning
 from onceonly.view.values import Level, Verdict
 from onceonly.words import n
 
@@ -80,8 +80,9 @@ def _undecided(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
     name, aborted = newest.view.name, newest.view.state is EpochState.ABORTED
     what = f"{name} is void ({meaning(newest.view.reason)})" if aborted else f"nothing of {name} is decided"
     since, at_latest = _since(newest, newest.chain[-1:]) if aborted else (newest.at, False)
+    is_lost = any(handle.state is HandleState.LOST for handle in newest.handles)
     return Verdict(
-        level=_level(model, Level.WAITING),
+        level=_level(model, Level.STUCK if is_lost else Level.WAITING),
         safe=safe,
         stuck=what,
         since=since,
@@ -111,7 +112,7 @@ def _unsettled(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
     by_hand = not model.run.alive and newest.view.state is EpochState.DECIDED and not once
     does = "gives up what it cannot find committed" if once else f"finishes {name} before it reads a row"
     return Verdict(
-        level=_level(model, Level.STUCK if newest.view.state is EpochState.DECIDED else Level.WAITING),
+        level=_level(model, Level.STUCK),
         safe=safe,
         stuck=stuck,
         since=since,
