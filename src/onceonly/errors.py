@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TAKEN_OVER = (
+    "If the newer run is alive and wanted, nothing. Else see that it is down, and start this in a new Spark "
+    "application (a new process, a restarted kernel): one from which another has taken over stays out for good."
+)
+"""What to do after ``SUPERSEDED``."""
+
 _IN_CODE = re.compile(r"\.option\('([^']+)', '?([^')]+)'?\)")
 _AGAIN = "start the query again"
 _TAG = re.compile(r"\[ONCEONLY:([A-Z_]+)\] (.*?)(?: \[next: (.*?)\])(?=\s|$)", re.DOTALL)
@@ -111,7 +117,7 @@ class InDoubtError(OnceonlyError):
 
 
 class SupersededError(OnceonlyError):
-    """A newer run works on this checkpoint. This run stops and has changed nothing."""
+    """A newer run has taken this checkpoint over. This run stops and has changed nothing."""
 
     code = "SUPERSEDED"
 

@@ -19,6 +19,7 @@ from onceonly.errors import (
     RecordRefusedError,
     WriteFailedError,
 )
+from onceonly.families.behind import refuse_ahead
 from onceonly.model import Guarantee, Mode
 from onceonly.ports import WriteContext
 from onceonly.sinks.kafka import writer
@@ -71,12 +72,10 @@ def test_what_is_committed_of_a_later_epoch_is_an_older_checkpoint_or_a_newer_ru
     mode: Mode, newest: int
 ) -> None:
     context = replace(CONTEXT, mode=mode)
-    writer._refuse_older_checkpoint(context, newest)
-    with pytest.raises(
-        LogError, match=r"checkpoint was restored, or a newer run works on this one"
-    ) as caught:
-        writer._refuse_older_checkpoint(context, newest + 1)
-    assert "stop this one" in caught.value.next_step
+    refuse_ahead(context, newest, to="Kafka")
+    with pytest.raises(LogError, match=r"newer run works .* or an older checkpoint was restored") as caught:
+        refuse_ahead(context, newest + 1, to="Kafka")
+    assert caught.value.next_step.startswith("if there is a newer run, nothing"), "the harmless cause first"
 
 
 @pytest.mark.parametrize("kind", [PlainWrite, TransactionalWrite])

@@ -499,8 +499,10 @@ def test_of_two_applications_that_start_again_the_older_one_is_over_for_good() -
     job.application = "older"
     for upto in (1, 3):
         for coordinator in (older, job.coordinator()):
-            with pytest.raises(errors.SupersededError, match="newer"):
+            with pytest.raises(errors.SupersededError, match="newer") as caught:
                 coordinator.plan(job.finished + 1, run="older again")
+            assert "works" not in caught.value.what, "it may be dead by now"
+            assert "see that it is down, and start this in a new Spark application" in caught.value.next_step
         assert job.disk.links == links, "it has put a link"
         job.application = "newer"
         job.live(upto)

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly.coordinator.query import Assignment
-from onceonly.errors import CheckpointChangedError, ConfigurationError, ProtocolError
+from onceonly.errors import (
+    CheckpointChangedError,
+    ConfigurationError,
+    LogError,
+    OnceonlyError,
+    ProtocolError,
+    SupersededError,
+)
 from onceonly.log import identity_token, open_log
-from onceonly.model import Guarantee, Mode, Plan, Visible
+from onceonly.model import Guarantee, Link, LinkKind, Mode, Plan, Receipt, Visible
 from onceonly.settings.query import SinkSettings
 from onceonly.settings.registry import find
 from onceonly.spark import task
@@ -99,3 +106,51 @@ def test_a_task_of_a_batch_is_told_no_epoch_and_whatever_query_it_runs_beside_wr
         context = Context(epoch, query)
         monkeypatch.setattr("pyspark.TaskContext.get", lambda context=context: context)
         assert task.write_slot(made, []).vote.run == "mine"
+
+
+@pytest.mark.parametrize(
+    ("put_by", "kind"),
+    [
+        ((), LogError),
+        ((("mine", 5, 0),), LogError),
+        ((("other", 4, 0), ("mine", 5, 0)), LogError),
+        ((("mine", 4, 0), ("other", 5, 0)), SupersededError),
+        ((("other", 5, 0), ("other", 6, 0)), SupersededError),
+        ((("operator-x", 5, 0),), SupersededError),
+    ],
+    ids=["an older checkpoint", "our own", "before us", "took this one", "went on", "an operator"],
+)
+def test_a_target_that_is_ahead_is_told_from_a_newer_run_by_the_log(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    put_by: tuple[tuple[str, int, int], ...],
+    kind: type[OnceonlyError],
+) -> None:
+    """The sink sees only that its target has a later epoch, and a restored checkpoint would look the same to it."""
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context("5", "q"))
+    log = open_log(str(tmp_path), query="q", create=True)
+    for application, epoch, index in put_by:
+        log.put_link(
+            Link(
+                epoch=epoch,
+                index=index,
+                kind=LinkKind.COMMIT,
+                plan=f"{application}.1",
+                run="r",
+                guarantee=Guarantee.AT_LEAST_ONCE,
+                barrier=(),
+            )
+        )
+        log.put_receipt(Receipt(epoch=epoch, index=index, plan=f"{application}.1"))
+
+    def ahead(*_: object) -> None:
+        raise LogError("the target has a later epoch", next_step="restore the newest checkpoint")
+
+    monkeypatch.setattr(task, "in_time", ahead)
+    made = assignment(tmp_path, identity_token(str(tmp_path)))
+    with pytest.raises(kind) as caught:
+        task.write_slot(replace(made, plan=replace(made.plan, id="mine.7")), [])
+    assert type(caught.value) is kind
+    if kind is SupersededError:
+        assert "has taken the checkpoint over" in caught.value.what
+        assert ("operator" in caught.value.what) is (put_by[0][0] == "operator-x")

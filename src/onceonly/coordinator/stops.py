@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     StopReason.SUPERSEDED: (
         errors.SupersededError,
-        "A newer run works on this checkpoint, or an operator took it over; this one has stopped and changed nothing.",
-        "Nothing, if the newer run is wanted; else stop that one and start this in a new Spark application.",
+        (
+            "A newer run has taken this checkpoint over, or an operator has, and may be over itself; this one has "
+            "stopped and changed nothing."
+        ),
+        errors.TAKEN_OVER,
     ),
     StopReason.OVERTAKEN: (
         errors.UnavailableError,

@@ -1,10 +1,15 @@
-"""What becomes of a query whose target went back behind the newest complete epoch. Driver, once a start."""
+"""What becomes of a query whose target is behind its checkpoint, or ahead of it."""
 
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from onceonly.errors import LogError, TargetBehindError
+from onceonly.model import Mode
+
+if TYPE_CHECKING:
+    from onceonly.ports import WriteContext
 
 OPTION = "onceonly.target.behind"
 STOP, GO_ON = "stop", "go-on"
@@ -19,7 +24,7 @@ log = logging.getLogger("onceonly")
 
 
 def refuse(what: str, advice: str, *, goes_on: bool) -> None:
-    """Stop with ``what`` is wrong, or only tell it where the user has said to go on.
+    """Stop with ``what`` is wrong, or only tell it where the user has said to go on. Driver, once a start.
 
     ``advice`` says how missing epochs are written again, and what would be there twice then. Raises
     ``TargetBehindError``.
@@ -66,4 +71,21 @@ def refuse_forgotten(who: str, committed: int, newest: int | None) -> None:
             f"{who} has forgotten chk-{committed}, which was committed to it meanwhile: an older dump was restored, or "
             "it keeps nothing through a restart",
             next_step="stop the query, see to the target, and start the query again: it says what is missing",
+        )
+
+
+def refuse_ahead(context: WriteContext, committed: int, *, to: str) -> None:
+    """See that a target has no epoch after what this attempt may find there. Executor.
+
+    ``committed`` is the newest epoch that it has. Raises ``LogError``; whoever runs the task looks into the log, which
+    may tell the two causes apart.
+    """
+    # An epoch that runs as new has nothing committed; one that is repaired has a part.
+    if committed > (context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1):
+        raise LogError(
+            f"Sink {context.sink} of query {context.query} has committed epoch {committed} to {to}, and this attempt "
+            f"is of epoch {context.epoch}: a newer run works on this checkpoint, or an older checkpoint was restored. "
+            "Nothing was written.",
+            next_step="if there is a newer run, nothing: leave it to that one, and stop this one. Only if there is "
+            "none, restore the newest checkpoint, or start a new one and accept that rows are repeated",
         )

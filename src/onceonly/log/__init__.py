@@ -14,7 +14,7 @@ planner, commit process and a second driver. docs/reference/log-format.md gives 
 from onceonly.log.decision_log import FileDecisionLog
 from onceonly.log.history import Summary
 from onceonly.log.identity import identity_token
-from onceonly.log.opening import open_log, owners
+from onceonly.log.opening import look, open_log, owners
 from onceonly.stores.folder import LocalStore
 from onceonly.stores.port import PutUnknownError, Store
 
@@ -25,6 +25,7 @@ __all__ = [
     "Store",
     "Summary",
     "identity_token",
+    "look",
     "open_log",
     "owners",
 ]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from onceonly.errors import (
+    TAKEN_OVER,
     OnceonlyError,
     SupersededError,
     UnavailableError,
@@ -172,8 +173,7 @@ def superseded(query: StreamingQuery) -> SupersededError | None:
     other = "an operator's command" if owners[-1].startswith(OPERATOR) else "another Spark application"
     return SupersededError(
         f"Query {query.id}: {other} ({owners[-1]}) has taken the checkpoint {location} over; this one has stopped.",
-        next_step="Nothing, if a newer run is wanted; else stop that one, if there is one, and start this in a new "
-        "application.",
+        next_step=TAKEN_OVER,
     )
 
 

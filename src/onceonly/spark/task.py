@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 
-from onceonly.errors import CheckpointChangedError, ConfigurationError, ProtocolError
+from onceonly.errors import (
+    TAKEN_OVER,
+    CheckpointChangedError,
+    ConfigurationError,
+    LogError,
+    OnceonlyError,
+    ProtocolError,
+    SupersededError,
+)
 from onceonly.executor.dead_letters import Letters
 from onceonly.executor.deadline import in_time
 from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Deadline, run_slot
-from onceonly.log import identity_token
+from onceonly.log import identity_token, look
+from onceonly.log.actions import OPERATOR
 from onceonly.model import Visible
 from onceonly.ports import WriteContext
 from onceonly.settings.registry import build
@@ -46,7 +55,8 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Bal
     """Write one slot and return its ballot. Executor worker, once an attempt.
 
     Raises a typed error where the task does not belong to the resolved epoch, or where this executor does
-    not see the query's checkpoint; then nothing was written. Raises ``EpochTimeoutError`` for a slot that is late.
+    not see the query's checkpoint; then nothing was written. Raises ``EpochTimeoutError`` for a slot that is late,
+    ``SupersededError`` where the sink finds a newer epoch, and the log another application's link of it.
     """
     freeze()
     memory.keep()
@@ -68,7 +78,13 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Bal
                 letters = Letters(other, plan, context, limit=settings.letters.limit)
                 return run_slot(sink, plan, context, batches, deadline, letters)
 
-    return in_time(deadline, attempt)
+    try:
+        return in_time(deadline, attempt)
+    except LogError as error:
+        newer = _superseded(assignment)
+        if newer is None:
+            raise
+        raise newer from error
 
 
 def require_all_slots(plan: Plan, voted: Collection[int], *, slots: int | None) -> None:
@@ -83,6 +99,30 @@ def require_all_slots(plan: Plan, voted: Collection[int], *, slots: int | None) 
             f"chk-{plan.epoch}: {len(voted)} votes came, and that of slot {missing[0]} is not among them",
             next_step="start the query again; nothing was decided. Report this with the PySpark version",
         )
+
+
+def _superseded(assignment: Assignment) -> SupersededError | None:
+    """See in the log whether another application has gone on with the query, which explains a newer epoch.
+
+    None where it has not, or where that cannot be told: then an older checkpoint may have been restored.
+    """
+    plan = assignment.plan
+    try:
+        log, _ = look(assignment.checkpoint)
+        newest = log.newest()
+        links = () if newest is None else log.chain(newest)
+    except OnceonlyError:
+        return None
+    mine = plan.id.rpartition(".")[0]
+    for link in links:
+        if (link.epoch, link.index) >= (plan.epoch, plan.index) and mine not in {"", link.application}:
+            by = "an operator's command" if link.application.startswith(OPERATOR) else "a newer run"
+            return SupersededError(
+                f"Query {assignment.query}, chk-{plan.epoch}: {by} has taken the checkpoint over, and the target has "
+                f"what it decided (link {link.name}, plan {link.plan}); this one has stopped and changed nothing.",
+                next_step=TAKEN_OVER,
+            )
+    return None
 
 
 def _context(assignment: Assignment) -> WriteContext:

@@ -11,7 +11,6 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from onceonly.errors import LogError
 from onceonly.families import behind
 from onceonly.families.loaded import auditing, hanging, missing
 from onceonly.families.loaded.attempt import Attempt
@@ -25,7 +24,6 @@ from onceonly.model import (
     Guarantee,
     Handle,
     Lost,
-    Mode,
     RetryLater,
     Unknown,
 )
@@ -156,14 +154,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
 
     def begin_transaction(self, context: WriteContext) -> Attempt:
         app, newest = app_of(context.query, context.sink), int(context.facts["newest"])
-        if newest > (context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1):
-            raise LogError(
-                f"Sink {context.sink} of query {context.query} has committed epoch {newest} to this table, and this "
-                f"attempt is of epoch {context.epoch}: an older checkpoint was restored, or a newer run works on this "
-                "one. Nothing was written.",
-                next_step="if there is a newer run, stop this one; else restore the newest checkpoint, or start a new "
-                "one and accept that rows are repeated",
-            )
+        behind.refuse_ahead(context, newest, to="this table")
         home = home_at(str(context.facts["home"]))
         return Attempt(home, app, context, self.layout(context.facts), options=self.options)
 

@@ -17,8 +17,9 @@ import uuid
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from onceonly.errors import ConfigurationError, LogError, OnceonlyError, WriteFailedError
-from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode
+from onceonly.errors import ConfigurationError, OnceonlyError, WriteFailedError
+from onceonly.families.behind import refuse_ahead
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle
 from onceonly.sinks.files import committer, partitions
 from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.formats import refusals
@@ -225,15 +226,7 @@ class Attempt:
                 "it is not mounted any more.",
                 next_step="put the target on storage that is mounted at this path on every machine, all the time",
             )
-        # An epoch that runs as new has nothing committed; one that is repaired has a part.
-        newest = context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1
         folder = manifest_folder(self.target, context.query, context.sink)
         standing = Ledger(self.store, folder).newest()
-        if standing is not None and standing > newest:
-            raise LogError(
-                f"Sink {context.sink} of query {context.query} has committed epoch {standing} to {self.target}, "
-                f"and this attempt is of epoch {context.epoch}: an older checkpoint was restored, or a newer run works "
-                "on this one. Nothing was written.",
-                next_step="if there is a newer run, stop this one; else restore the newest checkpoint, or start a new "
-                "one and accept that rows are repeated",
-            )
+        if standing is not None:
+            refuse_ahead(context, standing, to=str(self.target))

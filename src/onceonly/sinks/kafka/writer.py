@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from onceonly.errors import (
     ConfigurationError,
     EpochTimeoutError,
-    LogError,
     RecordRefusedError,
     WriteFailedError,
 )
-from onceonly.model import Guarantee, Handle, Mode
+from onceonly.families.behind import refuse_ahead
+from onceonly.model import Guarantee, Handle
 from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.checks import topic_ids
 from onceonly.sinks.kafka.options import BATCH_BYTES
@@ -251,7 +251,7 @@ class TransactionalWrite(PlainWrite):
         self._predecessor = self._pool.expected(context) or marker.read_or_seed(
             this_worker().reach(options).admin, self._group, self._marker_topic
         )
-        _refuse_older_checkpoint(context, marker.epoch_of(self._predecessor))
+        refuse_ahead(context, marker.epoch_of(self._predecessor), to="Kafka")
         self._ready: Ready = self._pool.take(context.epoch)
         self._began = time.monotonic()
         self._marking: Future[None] = Future()
@@ -374,16 +374,4 @@ def _require_cluster(context: WriteContext, options: KafkaOptions) -> None:
             f"Query {context.query}, sink {context.sink}: {options.servers} leads this executor to Kafka cluster "
             f"{found}, and the driver to {context.facts['cluster_id']}. Nothing was written.",
             next_step="give names that mean the same on driver and executors",
-        )
-
-
-def _refuse_older_checkpoint(context: WriteContext, committed: int) -> None:
-    # An epoch that runs as new has nothing committed; one that is repaired has a part.
-    if committed > (context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1):
-        raise LogError(
-            f"Sink {context.sink} of query {context.query} has committed epoch {committed}, and this checkpoint is at "
-            f"epoch {context.epoch}: an older checkpoint was restored, or a newer run works on this one. Nothing was "
-            "written.",
-            next_step="if there is a newer run, stop this one; else restore the newest checkpoint, or start a new one "
-            "and accept that rows are repeated",
         )
