@@ -100,7 +100,7 @@ def test_a_result_is_clean_only_if_nothing_was_lost_and_nobody_was_needed() -> N
     assert (result.pipeline("b").lost, result.pipeline("b").examples[-1]) == (1, "cut 3: lost: 1")
 
 
-@pytest.mark.parametrize("drawn", ["0a6a2f0c", "12345678", "deadbeef"])
+@pytest.mark.parametrize("drawn", ["0a6a2f0c", "12345678", "deadbeef", "0a6a2f0c4d1e"])
 def test_a_drawn_name_is_of_the_same_kind_as_any_other(drawn: str) -> None:
     name = f".links.json.4211-{drawn}.tmp"
     ops = [Op("create", ino=10, folder=ROOT, name=name, mode=FILE), Op("sync", ino=10)]
