@@ -20,7 +20,7 @@ from onceonly.errors import SupersededError
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
-from onceonly.model import Guarantee, LinkKind, Stamp
+from onceonly.model import Guarantee, LinkKind, Mode, Stamp
 from onceonly.telemetry.spans import is_by_hand, of_epoch
 
 if TYPE_CHECKING:
@@ -565,6 +565,40 @@ def test_of_a_part_that_is_committed_nothing_is_taken_back(coordinator: QueryCoo
     assert [vote.handle.transaction for vote in last.votes if vote.handle] == ["t2-1"]
     assert [vote.handle.transaction for vote in last.carried if vote.handle] == ["t2-0"]
     assert "t2-0.done" in coordinator.seen()
+
+
+def test_what_was_given_up_by_hand_is_lost_at_each_later_start_too(coordinator: QueryCoordinator) -> None:
+    """The sink answers Unknown for what was aborted; the link that the abort has put says that it is lost."""
+    decided(coordinator)
+    (coordinator.box / "t2-0.open").rename(coordinator.box / "t2-0.done")
+    assert run("transactions", "abort", "chk-2", coordinator.path, *AGAINST).returncode == 0
+    by_hand = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
+    assert "1 transaction was lost and fenced" in by_hand.stderr
+    start = Coordinator(log=coordinator.log, actor="driver", application="next")
+    start.join(
+        "box",
+        Participant(
+            sink=BoxSink({"folder": str(coordinator.box), "password": "x"}), guarantee=Guarantee.EXACTLY_ONCE
+        ),
+    )
+    plan = start.plan(2, barrier=(coordinator.barrier(2),), run="next")
+    assert plan.mode is Mode.TENTATIVE
+    assert [vote.handle.transaction for vote in plan.lost if vote.handle] == ["t2-1"]
+    assert [vote.handle.transaction for vote in plan.carried if vote.handle] == ["t2-0"]
+    assert "t2-0.done" in coordinator.seen()
+
+
+def test_what_was_diverted_is_not_taken_for_given_up(coordinator: QueryCoordinator) -> None:
+    decided(coordinator)
+    link = coordinator.log.chain(2)[-1]
+    mine = replace(coordinator.vote(2, 1, name="t2-2"), plan="operator.1")
+    coordinator.log.put_link(
+        replace(link, index=1, plan="operator.1", votes=(link.votes[0], mine), reason="rows were diverted")
+    )
+    (coordinator.box / "t2-0.open").unlink()
+    done = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
+    assert "in doubt" in done.stdout
+    assert len(coordinator.log.chain(2)) == 2
 
 
 def test_where_the_target_cannot_tell_nothing_is_aborted_against_the_log(

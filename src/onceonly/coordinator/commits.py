@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onceonly import background, failpoints, protocol
 from onceonly.coordinator.questions import MISTAKES
 from onceonly.errors import ConfigurationError, InDoubtError, OnceonlyError, UnavailableError
-from onceonly.model import Guarantee, RetryLater, Unknown, handles_of
+from onceonly.model import Guarantee, LinkKind, Lost, RetryLater, Unknown, handles_of
 from onceonly.options import without_secrets
 
 if TYPE_CHECKING:
@@ -57,7 +57,10 @@ class Commits:
 
     def commit(self, commands: Sequence[CommitHandle], *, recovery: bool) -> list[protocol.Event]:
         """Commit handles in parallel; one that raises is asked for again."""
-        found = list(self._loop.run(commands, recovery=recovery))
+        found = [
+            (command, _by_the_log(command, outcome))
+            for command, outcome in self._loop.run(commands, recovery=recovery)
+        ]
         for command, outcome in found if self._record.is_heard else ():
             vote = command.vote
             self._record(
@@ -262,6 +265,26 @@ def _asked(ask: Callable[[], Sequence[Outcome]], count: int) -> Sequence[Outcome
         return [RetryLater(error.what, needs="" if error.restartable else error.next_step)] * count
     except Exception as error:  # noqa: BLE001  a commit may be asked for again, and then there may be an answer
         return [RetryLater(f"{type(error).__name__}: {error}")] * count
+
+
+def _by_the_log(command: CommitHandle, outcome: Outcome) -> Outcome:
+    """Read what a sink does not know by what the log does: what a link repeats was lost, and fenced, before it was put.
+
+    A target may have forgotten that since, or never have known it: an operator may have ended it by hand.
+    """
+    link = command.link
+    if isinstance(outcome, Unknown) and _repeats(link):
+        return Lost(f"link {link.name} was put as it was lost ({link.reason}); asked again: {outcome.reason}")
+    return outcome
+
+
+def _repeats(link: Link) -> bool:
+    """Say whether all votes of a link were proven lost before it was put, and it only says again what is owed.
+
+    A decision has no reason. What an operator has diverted has one, and votes of its own plan, as a decision does.
+    """
+    is_said_again = link.kind is LinkKind.COMMIT and bool(link.reason)
+    return is_said_again and all(vote.plan != link.plan for vote in link.votes)
 
 
 def _each_answered(outcomes: Sequence[Outcome], handles: Sequence[Handle]) -> Sequence[Outcome]:
