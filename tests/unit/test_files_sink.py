@@ -66,6 +66,31 @@ def test_both_names_missing_is_unknown_not_lost(bench: Files) -> None:
     assert isinstance(bench.sink().commit(handle), Unknown)
 
 
+@pytest.mark.parametrize("removed", [True, False])
+def test_who_asks_is_told_what_keeps_a_decided_transaction_from_its_commit(
+    bench: Files, *, removed: bool
+) -> None:
+    handle = bench.prepared(rows(1, 2))
+    whole = bench.sink().look_up(handle)
+    assert (whole.stands, whole.hindered) == (Stands.OPEN, "")
+    staged = bench.staged()[0]
+    if removed:
+        staged.unlink()
+    else:
+        os.truncate(staged, 10)
+    found = bench.sink().look_up(handle)
+    outcome = bench.sink().commit(handle)
+    assert isinstance(outcome, Unknown)
+    assert found.hindered
+    assert outcome.reason.endswith(found.hindered), "the look says what the commit says"
+    assert (found.stands, str(staged) in found.hindered) == (Stands.OPEN, True), "so it may be aborted"
+    bench.sink().abort(handle)
+    gone = bench.sink().look_up(handle)
+    assert (gone.stands, gone.hindered) == (Stands.GONE, "")
+    assert isinstance(bench.sink().commit(handle), Unknown), "a late driver publishes nothing of it"
+    assert bench.visible() == []
+
+
 def test_a_damaged_temporary_file_is_unknown(bench: Files) -> None:
     handle = bench.prepared(rows(1, 2))
     os.truncate(bench.staged()[0], 10)

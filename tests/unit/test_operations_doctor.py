@@ -28,13 +28,13 @@ from onceonly.model import Stamp
 from onceonly.operations import doctor, doctor_targets
 from onceonly.operations.given import Given
 from onceonly.operations.probes import Health
+from onceonly.ports import Standing, Stands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from onceonly.model import Handle
-    from onceonly.ports import Standing
 
 LATE = Stamp(at="2099-01-01T00:00:00.000Z", host="spark-1", pid=1)
 GATE = threading.Event()
@@ -62,6 +62,13 @@ class Silent(BoxSink):
     def look_up(self, handle: Handle) -> Standing:
         message = f"nobody answers for {handle.transaction}"
         raise ConnectionError(message)
+
+
+class Hurt(BoxSink):
+    """A sink a part of whose waiting files is gone."""
+
+    def look_up(self, handle: Handle) -> Standing:
+        return Standing(stands=Stands.OPEN, told="it waits", hindered="a file of it is gone")
 
 
 @pytest.fixture
@@ -355,3 +362,14 @@ def test_a_move_is_accepted_by_the_command_that_is_told(
 @pytest.mark.parametrize("seconds", ["0", "-1"])
 def test_a_time_out_that_no_probe_can_keep_is_wrong_usage(tmp_path: Path, seconds: str) -> None:
     assert run("doctor", tmp_path, "--timeout", seconds).returncode == 64
+
+
+def test_what_is_decided_and_cannot_be_committed_is_told_with_the_way_out(
+    coordinator: QueryCoordinator,
+) -> None:
+    coordinator.decide(25)
+    given = Given(classes={"box": f"{__name__}:Hurt"})
+    found = doctor.examine(str(coordinator.path), given, within_s=10.0)
+    (ill,) = [each for each in found if each.health is Health.SICK]
+    assert "cannot be committed: a file of it is gone" in ill.told
+    assert "abort t25-0" in ill.next_step

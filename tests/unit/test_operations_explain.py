@@ -8,18 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.operator_bench import QueryCoordinator, run
+from tests.unit.operator_bench import BoxSink, QueryCoordinator, run
 
 from onceonly.log.presence import Presence
 from onceonly.model import Guarantee, Stamp
+from onceonly.ports import Standing, Stands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from onceonly.model import Handle
 
 PARTS = {
     "transaction", "sink", "epoch", "standing", "what", "rows", "decided", "target", "blocks", "until", "others",
     "next_start", "command", "opposite",
 }  # fmt: skip
+
+
+class Hurt(BoxSink):
+    """A box in which a part of what waits is gone."""
+
+    def look_up(self, handle: Handle) -> Standing:
+        return Standing(stands=Stands.OPEN, told="it is in the box", hindered="a file of it is gone")
 
 
 @pytest.fixture
@@ -227,3 +237,15 @@ def test_a_name_that_was_committed_and_is_open_once_more_is_the_open_ones(
     done = run("transactions", "abort", "again", coordinator.path, "--yes")
     assert done.returncode == 0, done.stderr
     assert "again.open" not in coordinator.seen()
+
+
+def test_of_what_cannot_be_committed_as_it_is_the_way_out_is_told(
+    coordinator: QueryCoordinator,
+) -> None:
+    coordinator.decide(1)
+    found = explained(coordinator, "t1-0", "--sink", f"box={__name__}:Hurt")
+    assert found["target"] == "it is in the box; but a file of it is gone"
+    assert "stops with IN_DOUBT" in found["next_start"]
+    assert found["command"].startswith("onceonly transactions abort t1-0 ")
+    assert found["command"].endswith(" --against-decision --because TEXT")
+    assert "ends in doubt" in found["opposite"]

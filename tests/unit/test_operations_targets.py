@@ -6,19 +6,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
-from tests.unit.operator_bench import BoxSink, QueryCoordinator, run
+from tests.unit.files_bench import Files, rows
+from tests.unit.operator_bench import QUERY, BoxSink, QueryCoordinator, run
 
 from onceonly.cli import shared
-from onceonly.coordinator.coordinator import Participant
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import UnavailableError
-from onceonly.model import Guarantee, SinkUse
+from onceonly.model import Guarantee, Mode, SinkUse, Unknown, Vote
 from onceonly.operations import sinks
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.given import Given
 from onceonly.options import Option
+from onceonly.sinks.files.prepared import Prepared
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onceonly.model import Handle
 
 
 class UnreachableSink(BoxSink):
@@ -169,3 +173,52 @@ def test_a_secret_goes_nowhere_that_only_the_checkpoint_names_unless_the_operato
     assert run("transactions", "list", "--ask", coordinator.path, *secret, *mine).returncode == 0, (
         "who names it knows it"
     )
+
+
+def test_files_that_were_given_up_by_hand_are_written_again_and_none_twice(tmp_path: Path) -> None:
+    """A temporary file of a decided epoch is removed, another part of the epoch is committed."""
+
+    def vote(slot: int, handle: Handle, plan: str = "p") -> Vote:
+        return Vote(
+            sink="files", epoch=0, slot=slot, plan=plan, run="r", attempt="1", rows=1, checksum=f"{slot:016}",
+            handle=handle,
+        )  # fmt: skip
+
+    bench = Files(tmp_path / "out", query=QUERY)
+    whole, hurt = (bench.prepared(rows(slot + 1), slot=slot) for slot in (0, 1))
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    coordinator.set_barrier(0)
+    coordinator.log.put_link(
+        replace(
+            coordinator.link(0, votes=(vote(0, whole), vote(1, hurt))),
+            settings={"files": bench.sink().identity()},
+            uses={
+                "files": SinkUse(
+                    sink="files",
+                    options={"path": str(bench.target), "partitionby": "day"},
+                    columns=bench.columns,
+                )
+            },
+        )
+    )
+    (removed,) = Prepared.of(hurt).staging.iterdir()
+    removed.unlink()
+    told = run("transactions", "commit", "chk-0", coordinator.path, "--yes")
+    assert (told.returncode, "nor its temporary file" in told.stderr) == (1, True)
+    shown = run("transactions", "explain", hurt.transaction, coordinator.path, "--json").stdout
+    assert f"but neither {bench.finals(hurt)[0]}" in shown
+    done = run(
+        "transactions", "abort", "chk-0", coordinator.path, "--yes", "--against-decision", "--because", "x"
+    )
+    assert done.returncode == 0, done.stderr
+
+    for _ in range(2):  # a start that is killed at once, and the next one
+        start = Coordinator(log=coordinator.log, actor="driver")
+        start.join("files", Participant(sink=bench.sink(), guarantee=Guarantee.EXACTLY_ONCE))
+        plan = start.plan(0, barrier=(coordinator.barrier(0),), run="next")
+        assert (plan.mode, [lost.handle for lost in plan.lost]) == (Mode.TENTATIVE, [hurt])
+    assert isinstance(bench.sink().commit(hurt), Unknown), "an older driver publishes nothing of it"
+    again = [bench.prepared(rows(slot + 1), slot=slot) for slot in (0, 1)]
+    start.decide(plan, [vote(slot, handle, plan.id) for slot, handle in enumerate(again)])
+    assert bench.ids() == [1, 2]
+    assert coordinator.log.receipt(0) is not None

@@ -301,6 +301,12 @@ def _settled(checkpoint: Checkpoint, given: Given, within_s: float) -> None:
                 f"transaction {name} of the sink {sink} is decided, and its target has lost it: {standing.told}",
                 "start the query: it writes the lost rows again, once; see what ended it (a time-out, somebody's hand)",
             )
+        if standing.hindered and not model.run.alive:
+            raise Sick(
+                f"transaction {name} of the sink {sink} is decided, and cannot be committed: {standing.hindered}",
+                "bring back what was removed, or have its rows written again by the next start: onceonly transactions "
+                f"abort {shlex.quote(name)} {shlex.quote(checkpoint.path)} --against-decision --because TEXT",
+            )
     if model.in_doubt and not model.run.alive:
         epoch, handle = model.in_doubt[0]
         raise Sick(

@@ -130,7 +130,7 @@ def of_decided(model: CheckpointModel, handle: HandleView, standing: Standing) -
         f"{f' ({use.sink}, {use.guarantee.value})' if use is not None else ''}, in run {vote.run or UNKNOWN}{at}",
         rows=f"{vote.rows} of the {n(_rows(epoch), 'row')} of {epoch.view.name}, {_ranges(epoch)}",
         decided=_decided(model, handle),
-        target=standing.told,
+        target=f"{standing.told}; but {standing.hindered}" if standing.hindered else standing.told,
         blocks=standing.blocks or UNKNOWN,
         until=standing.until or UNKNOWN,
         others=tuple(
@@ -212,6 +212,8 @@ def _outlook(model: CheckpointModel, handle: HandleView, standing: Standing) -> 
         f"{n(rows, 'row is')} written again, once; if nobody can tell, the query stops with IN_DOUBT and changes "
         "nothing",
     }[standing.stands]
+    if standing.hindered:
+        does = "the query stops with IN_DOUBT, and changes nothing: a part of what waits is gone, or damaged"
     opposite = "to abort it (--against-decision --because TEXT): "
     opposite += (
         "its rows are visible, and no command here takes them back"
@@ -220,6 +222,9 @@ def _outlook(model: CheckpointModel, handle: HandleView, standing: Standing) -> 
         "again, once"
     )
     command = "" if model.run.alive else _command(model, "commit", handle.transaction)
+    if command and standing.hindered:
+        command = f"{_command(model, 'abort', handle.transaction)} --against-decision --because TEXT"
+        opposite = "to commit it: it ends in doubt, unless what was removed is brought back"
     return _alive(model) or does, command, opposite
 
 

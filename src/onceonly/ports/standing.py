@@ -27,13 +27,15 @@ class Standing:
     """What a target says of a transaction to a person who asks. Nothing is decided by it.
 
     ``told`` is in a sentence, without its full stop, what the target said; ``blocks`` what others wait for because of
-    it, ``until`` how long it lives; these two are empty where they are not known.
+    it, ``until`` how long it lives; these two are empty where they are not known. ``hindered`` says of an open one why
+    it cannot be committed as it is (a part of it was removed), so that a start ends in doubt; else it is empty.
     """
 
     stands: Stands
     told: str
     blocks: str = ""
     until: str = ""
+    hindered: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,17 +31,19 @@ def look_up(target: Target, at: Path, handle: Handle) -> Standing:
             return Standing(stands=Stands.UNKNOWN, told=lost)
         # What waits before the manifest: what is completed between the two looks is in one of them.
         stands, told = target.standing(prepared)
+        hindered = target.hindrance(prepared) if stands is Stands.OPEN else ""
         listed = (
             Ledger(target.files, prepared.manifests).listed(epoch_of(prepared.transaction)) or frozenset()
         )
     except OSError as error:
         raise unavailable(f"{at} could not be read", error) from error
     if listed >= set(prepared.files):
-        stands, told = Stands.COMMITTED, "the manifest of its epoch lists all of its files"
+        stands, told, hindered = Stands.COMMITTED, "the manifest of its epoch lists all of its files", ""
     lives = {Stands.OPEN: "until somebody removes it: no time-out ends it", Stands.UNKNOWN: ""}
     return Standing(
         stands=stands,
         told=told,
         blocks="nothing: hidden names hold no reader up",
         until=lives.get(stands, "it has ended"),
+        hindered=hindered,
     )

@@ -49,23 +49,33 @@ def begin(store: Store, prepared: Prepared) -> Path | None:
     if store.size(there) is None:
         # Somebody began before. What is published then is told by the folder, and not read again.
         return folder if store.size(folder) is not None else None
-    names = _names(store, there, prepared)
-    unsure = ""
-    for file in prepared.files:
-        name = prepared.name_of(file)
-        if name in names:
-            unsure = unsure or _damage(store, there / name, file)
-        elif not _has_content(store, prepared.target / file.path, file):
-            unsure = (
-                unsure
-                or f"neither {prepared.target / file.path} nor its temporary file {there / name} is there"
-            )
-    if store.size(there) is not None:
-        if unsure:
-            raise UnsureError(unsure)
+    unfit = unpublishable(store, prepared)
+    if unfit:
+        raise UnsureError(unfit)
+    if unfit is not None:
         store.rename_folder(there, folder)
     # Else somebody began between the two looks.
     return folder if store.size(folder) is not None else None
+
+
+def unpublishable(store: Store, prepared: Prepared) -> str | None:
+    """Say what keeps a transaction that waits from being begun: a temporary file is gone, or is not whole.
+
+    Empty where nothing does; None where its folder does not have its first name any more. Only looks.
+    """
+    there = prepared.staging
+    names = _names(store, there, prepared)
+    found = ""
+    for file in prepared.files:
+        name = prepared.name_of(file)
+        if name in names:
+            found = found or _damage(store, there / name, file)
+        elif not _has_content(store, prepared.target / file.path, file):
+            found = (
+                found
+                or f"neither {prepared.target / file.path} nor its temporary file {there / name} is there"
+            )
+    return found if store.size(there) is not None else None
 
 
 def see_without_folder(store: Store, prepared: Prepared) -> None:

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from onceonly.stores.uploads import S3Uploads
 
 T = TypeVar("T")
-
 log = logging.getLogger("onceonly")
 
 OPEN_MAX = 8
@@ -133,15 +132,17 @@ class BucketTarget:
             return Stands.UNKNOWN, f"{objects}, and the manifests have come to chk-{newest}"
         return Stands.GONE, f"{objects}, no manifest lists them, and no upload is open"
 
+    def hindrance(self, prepared: Prepared) -> str:  # noqa: ARG002  of an upload that was ended a commit gives proof
+        return ""
+
     def recover(self, context: QueryContext) -> list[Leftover]:
         root = staging_folder(self._options.staging, context.query, context.sink)
         if read_token(self.files, self._options.target) is None:
             raise UnavailableError(
                 not_mounted(self._options.target), next_step="see to this bucket, and start the query again"
             )
-        newest = Ledger(
-            self.files, manifest_folder(self._options.target, context.query, context.sink)
-        ).newest()
+        manifests = manifest_folder(self._options.target, context.query, context.sink)
+        newest = Ledger(self.files, manifests).newest()
         names = set(self.files.names(root))
         found = []
         for transaction in sorted({name.removesuffix(_OPEN).removesuffix(_MARK) for name in names}):
@@ -183,9 +184,8 @@ class BucketTarget:
         if handle.transaction == transaction or (not is_known and self.files.read(_mark(folder)) == _VOID):
             is_kept = self.files.size(_open(folder)) is not None
             # Whoever committed it meanwhile has put the other word.
-            standing = (
-                self.files.put_once(_mark(folder), _VOID) if is_kept else self.files.read(_mark(folder))
-            )
+            mark = _mark(folder)
+            standing = self.files.put_once(mark, _VOID) if is_kept else self.files.read(mark)
             if standing != _VOID:
                 return
             if is_kept and "files" in handle.data:

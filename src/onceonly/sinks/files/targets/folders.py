@@ -71,6 +71,9 @@ class FolderTarget:
             return Stands.OPEN, f"it waits in {where}; {files}, and no manifest lists them"
         return Stands.GONE, f"{files}, no manifest lists them, and nothing of it waits"
 
+    def hindrance(self, prepared: Prepared) -> str:
+        return placing.unpublishable(self.files, prepared) or ""
+
     def recover(self, context: QueryContext) -> list[Leftover]:
         return leftovers.recover(self.files, self._options, context)
 

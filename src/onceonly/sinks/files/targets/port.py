@@ -96,6 +96,13 @@ class Target(Protocol):
         """Say how it stands, where no manifest lists its files, and in words why. Only looks. Raises ``OSError``."""
         ...
 
+    def hindrance(self, prepared: Prepared) -> str:
+        """Say why what waits cannot be committed, though nobody has begun; empty where it can. Only looks.
+
+        Raises ``OSError``.
+        """
+        ...
+
     def recover(self, context: QueryContext) -> list[Leftover]:
         """List this query's transactions that have left something. Changes nothing. Raises ``UnavailableError``."""
         ...
