@@ -45,6 +45,19 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(" + "|".join(sorted(_SECONDS, key=len, r
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 
 
+_OF_QUERY = "checkpointLocation"
+_OF_SOURCE = {
+    name.lower(): name
+    for name in (
+        "maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "latestFirst", "fileNameOnly", "cleanSource",
+        "sourceArchiveDir", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "startingOffsets",
+        "startingOffsetsByTimestamp", "startingTimestamp", "failOnDataLoss", "subscribe", "subscribePattern", "assign",
+        "minPartitions", "rowsPerSecond", "rampUpTime",
+    )
+}  # fmt: skip
+"""Spark's, which some write at the other end of the query."""
+
+
 class Secret(str):
     """A text that does not show itself: its ``repr`` is redacted, also inside a dict."""
 
@@ -161,10 +174,12 @@ def read_options(
     *,
     who: str,
     instead: Mapping[str, str] = MappingProxyType({}),
+    of_sink: bool = False,
 ) -> dict[str, Any]:
     """Return the value of each declared option by its name; None where it has none. Anywhere.
 
-    ``instead`` says what to do about names, in lower case, that other writers to the same system take.
+    ``instead`` says what to do about names, in lower case, that other writers to the same system take; ``of_sink`` that
+    options of the query and of its source may be meant.
 
     Raises ``ConfigurationError`` for an option that is not declared (with the nearest that is), for one that
     is required and missing, and for a value that cannot be read.
@@ -176,7 +191,7 @@ def read_options(
             continue
         if name in instead:
             raise ConfigurationError(f"{who} knows no option {name}.", next_step=instead[name])
-        raise unknown_option(name, [option.name for option in options.values()], who=who)
+        raise unknown_option(name, [option.name for option in options.values()], who=who, of_sink=of_sink)
     values: dict[str, Any] = {}
     for key, option in options.items():
         text = texts.get(key, option.default)
@@ -188,15 +203,20 @@ def read_options(
     return values
 
 
-def unknown_option(name: str, known: Iterable[str], *, who: str) -> ConfigurationError:
-    """Make the error for an option that nobody knows, with the nearest known one."""
+def unknown_option(name: str, known: Iterable[str], *, who: str, of_sink: bool = False) -> ConfigurationError:
+    """Make the error for an option that nobody knows, with the nearest known one; ``of_sink`` as above."""
     names = sorted(known)
-    near = nearest(name, names)
+    near = nearest(name, [*names, _OF_QUERY] if of_sink else names)
     listed = f"It knows {', '.join(names)}" if names else "It takes none"
-    return ConfigurationError(
-        f"{who} knows no option {name}.",
-        next_step=f"did you mean {near}?" if near else f"remove it. {listed}",
-    )
+    if of_sink and name.lower() in _OF_SOURCE:
+        step = (
+            f"{_OF_SOURCE[name.lower()]} is an option of the source: give it to readStream, before its load()"
+        )
+    elif near:
+        step = f"did you mean {near}?"
+    else:
+        step = f"remove it. {listed}{'; and a query all those that begin with onceonly.' if of_sink else ''}"
+    return ConfigurationError(f"{who} knows no option {name}.", next_step=step)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -94,6 +94,8 @@ def test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works(
     with pytest.raises(AdoptionError, match="chk-1: another sink wrote it, or a foreachBatch") as caught:
         coordinator.plan(2, run="r")
     assert "every call enters onceonly.epoch" in caught.value.next_step
+    assert "chk-2: Spark has noted an earlier epoch" in caught.value.what, "chk-2 is not the one"
+    assert "If the query has a foreachBatch function, mend it" in caught.value.next_step
     assert "onceonly.adopt=true" in caught.value.next_step
     mended = restarted(tmp_path, adopt=True)
     run(mended, 2)

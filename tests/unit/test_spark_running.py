@@ -110,6 +110,13 @@ def test_where_spark_has_it_there_or_does_not_say_nothing_is_said_of_it(
     with pytest.raises(ConfigurationError) as caught:
         epoch._belongs(frame(listed=listed, root=f"file:{tmp_path}"), 0, str(tmp_path))
     assert caught.value.what == f"no streaming query keeps its checkpoint at {tmp_path}"
+    assert "onceonly.epoch by log=..." in caught.value.next_step, "an epoch has no checkpointLocation"
+
+
+def test_an_epoch_without_a_log_is_told_what_it_is() -> None:
+    with pytest.raises(ConfigurationError, match="was given no log") as caught:
+        onceonly.epoch(frame(listed=True), 3)
+    assert "log=checkpoint" in caught.value.next_step
 
 
 @pytest.mark.parametrize(("noted", "first"), [(None, 13), (6, 7), (12, 13), (13, 13)])

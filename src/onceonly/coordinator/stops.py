@@ -142,11 +142,11 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     ),
     StopReason.PASSED: (
         errors.AdoptionError,
-        "Spark has noted an epoch that was not decided here, so its rows are in no sink of this query.",
+        "Spark has noted an earlier epoch, named in the brackets, whose rows onceonly has not brought to the sinks.",
         (
-            "See what became of its rows. Mend a foreachBatch function that returns early or keeps errors back: every "
-            "call enters onceonly.epoch (or onceonly.sink). Then start with onceonly.adopt=true, which takes over what "
-            "was noted before that start."
+            "See what became of its rows (another sink may have written them), and start with onceonly.adopt=true, "
+            "which takes over what was noted before that start. If the query has a foreachBatch function, mend it "
+            "first where it returns early or keeps errors back: every call enters onceonly.epoch (or onceonly.sink)."
         ),
     ),
     StopReason.FOREIGN_VOTE: (

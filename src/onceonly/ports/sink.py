@@ -133,7 +133,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         ``ConfigurationError`` that names a wrong option.
         """
         self.options: dict[str, Any] = read_options(
-            self.declared, options, who=f"the sink {self.name}", instead=self.instead
+            self.declared, options, who=f"the sink {self.name}", instead=self.instead, of_sink=True
         )
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:  # noqa: ARG002

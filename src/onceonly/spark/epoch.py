@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("onceonly")
 
 _BALLOT = "ballot"
+_SAME = (
+    "give onceonly the same checkpointLocation as the query: onceonly.epoch by log=..., onceonly.sink by "
+    "checkpointLocation=..."
+)
 # A driver seldom runs more queries; a coordinator that is closed costs the next epoch a claim, nothing else.
 _COORDINATORS_MAX = 32
 _coordinators: Kept[tuple[QuerySettings, str], QueryCoordinator] = Kept(_COORDINATORS_MAX)
@@ -60,7 +64,7 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     df: DataFrame,
     batch_id: int,
     *,
-    log: str,
+    log: str = "",
     adopt: bool = False,
     history: int = 100,
     commit_timeout_s: float = 60.0,
@@ -104,6 +108,11 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     savepoint made in ``savepoint_place`` so often, of which the newest ``savepoint_keep`` stay.
     """
     with kept_back.noting(df):  # a wrong option, too, may be caught
+        if not log:
+            raise ConfigurationError(
+                f"chk-{batch_id}: onceonly.epoch was given no log: it does not know where decisions are kept",
+                next_step="name the query's checkpointLocation: onceonly.epoch(df, batch_id, log=checkpoint)",
+            )
         return Epoch(
             df,
             batch_id,
@@ -329,7 +338,7 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
         owner, newest = background.at_once(checkpoint.files.abreast, checkpoint.query, checkpoint.epoch)
     except ConfigurationError as error:
         raise ConfigurationError(
-            f"{error.what}{checkpoint_elsewhere(df, location)}", next_step=error.next_step
+            f"{error.what}{checkpoint_elsewhere(df, location)}", next_step=_SAME
         ) from None
     context = df.sparkSession.sparkContext
     query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)
@@ -346,7 +355,7 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
         raise ConfigurationError(
             f"the checkpoint {location} is that of query {owner}, chk-{newest}, "
             f"but it was given by query {query}, chk-{batch_id}{checkpoint_elsewhere(df, location)}",
-            next_step="give onceonly the same checkpointLocation as the query",
+            next_step=_SAME,
         )
     return owner, run_of(df) or context.getLocalProperty(RUN_PROPERTY) or ""
 

@@ -224,7 +224,7 @@ def _refuse_unknown(own: Mapping[str, str], java: Mapping[str, str], who: str) -
     known = [*OWN_OPTIONS, *(f"kafka.{name}" for name in OPTIONS)]
     for name in (*own, *(f"kafka.{name}" for name in java)):
         if name not in known:
-            raise unknown_option(name, known, who=who)
+            raise unknown_option(name, known, who=who, of_sink=who == _SINK)
 
 
 def _check_servers(text: str) -> None:
