@@ -437,7 +437,7 @@ def test_the_end_of_the_server_is_said(live: tuple[Server, Page]) -> None:
     server, page = live
     server.streams.close()
     page.get_by_text("not live: onceonly ui has ended").wait_for()
-    assert "everything up to chk-2 is settled" in str(page.locator("#verdict").text_content())
+    assert "everything up to chk-2 is settled" in str(page.locator("#verdict").text_content()).lower()
 
 
 def test_paper_has_no_buttons_and_no_menus(server: Server, browser: Browser) -> None:

@@ -121,7 +121,7 @@ def test_without_a_script_each_page_says_how_it_stands(page: Page) -> None:
         assert "Without JavaScript this page stands still" in found.text
         assert found.of("table")
     now = Elements(page.get(f"/{QUERY}/now").text).text
-    assert "everything up to chk-11 is settled" in now
+    assert "Everything up to chk-11 is settled" in now
     assert "2 transactions of it with 6 rows (box) are not known to be committed" in now
     assert "onceonly transactions commit chk-12" in now
 
@@ -222,7 +222,7 @@ def test_several_queries_are_listed_with_how_they_stand(query: QueryCoordinator,
         found = Elements(page.get("/proxy/").text)
         assert f"/proxy/{QUERY}/now" in [each["href"] for each in found.of("a")]
         assert f"/proxy/{other.query}-2/now" in [each["href"] for each in found.of("a")]
-        assert "stuck: everything up to chk-11 is settled" in found.text
+        assert "stuck: chk-12 is decided, and 2 transactions" in found.text
 
 
 @pytest.mark.parametrize("strips", [False, True], ids=["whole paths", "stripped paths"])
@@ -256,7 +256,7 @@ def test_one_that_cannot_be_read_hides_no_other(query: QueryCoordinator, tmp_pat
         assert (answer.status, "is missing" in answer.text) == (503, True)
         front = Elements(page.get("/").text).text
         assert "is missing" in front
-        assert "stuck: everything up to chk-11 is settled" in front
+        assert "stuck: chk-12 is decided, and 2 transactions" in front
 
 
 def test_what_was_seen_stays_where_the_checkpoint_cannot_be_read_now(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DOCS: Final = Path(__file__).parents[2] / "docs" / "how-to" / "page.md"
 CLICKS_MAX: Final = 2
 ANSWERS: Final = {
-    "Is all of its output safe?": "stuck: everything up to chk-11 is settled: what was decided is committed",
+    "Is all of its output safe?": "stuck: chk-12 is decided, .*[Ee]verything up to chk-11 is settled: what was decided",
     "Is the job up?": "/cp down stuck:",
     "Why does my reader stand still?": (
         "chk-12 is decided, and 2 transactions of it with 6 rows [(]box[)] are not known .* "

@@ -494,7 +494,7 @@ def test_a_notebook_shows_a_checkpoint_and_one_of_its_epochs(stuck: QueryCoordin
     looked = onceonly.look(stuck.path)
     # Notebooks keep the plain text of a value beside its page.
     assert repr(looked) == str(looked)
-    assert str(looked).startswith(f"query {stuck.query}, run down; stuck: everything up to chk-1 is settled")
+    assert str(looked).startswith(f"query {stuck.query}, run down; stuck: chk-2 is decided, and 2")
     html = looked._repr_html_()
     # What is wider than its page is moved without a mouse, too.
     assert html.count('class="oo-scroll"') == html.count('class="oo-scroll" tabindex="0"') == 1

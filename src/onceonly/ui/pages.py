@@ -202,7 +202,7 @@ class Pages:
         stands, trouble = found.verdict, watcher.trouble
         said = join(
             f"not new, as it cannot be read now ({without_secrets(trouble.what)}): " if trouble is not None else "",
-            tag("strong", stands.level), f": {stands.safe}", f"; {stands.stuck}" if stands.stuck else "",
+            tag("strong", stands.level), ": ", f"{stands.stuck}; " if stands.stuck else "", stands.safe,
         )  # fmt: skip
         level = Level.UNKNOWN if trouble is not None and stands.level is not Level.STUCK else stands.level
         return level, [tag("a", found.called, href=href), found.path, found.run, said]

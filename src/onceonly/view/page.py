@@ -107,8 +107,8 @@ def _digest(own: str) -> str:
 def summary(view: View) -> str:
     """Return in plain sentences how a checkpoint stands."""
     found = view.verdict
-    parts = [f"{found.level}: {found.safe}", found.stuck, found.next_step, found.command]
-    return f"query {view.called}, run {view.run}; " + "; ".join(filter(None, parts))
+    parts = [found.stuck, found.safe, found.next_step, found.command]
+    return f"query {view.called}, run {view.run}; {found.level}: " + "; ".join(filter(None, parts))
 
 
 def fragment(body: Markup) -> str:

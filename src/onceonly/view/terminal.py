@@ -53,10 +53,11 @@ def screen(view: View) -> RenderableType:
 
 def verdict(found: Verdict) -> Text:
     """Return how a checkpoint stands."""
-    text = Text.assemble((found.level.upper(), _STYLES[found.level]), f": {found.safe}")
+    text = Text.assemble((found.level.upper(), _STYLES[found.level]), ": ")
     if found.stuck:
         at = moment(found.since) if found.since is not None else ""
-        text.append(f"\n{found.stuck}{since(found)}{at}")
+        text.append(f"{found.stuck}{since(found)}{at}\n")
+    text.append(found.safe)
     text.append(f"\nwaiting for it: {found.waits}" if found.waits else "")
     text.append(f"\nnext: {found.next_step}" if found.next_step else "")
     if found.command:

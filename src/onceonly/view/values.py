@@ -199,7 +199,7 @@ def _sum(seconds: list[float | None]) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One sentence for each question; an empty one has nothing to say.
+    """One sentence for each question; an empty one has nothing to say. What is stuck is said first.
 
     ``safe`` says what is settled, ``stuck`` what is not, ``since`` since when (seconds since 1970, None where that is
     not known), ``waits`` who waits for it, ``next_step`` what happens or is to be done, ``command`` what to type.
