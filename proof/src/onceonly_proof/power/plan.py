@@ -115,5 +115,7 @@ def words(base: Tree, ops: Sequence[Op]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    text = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32}|[0-9a-f]{16}|\b[0-9a-f]{8}(?:[0-9a-f]{4})?\b", "*", text)
+    text = re.sub(
+        r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32}|[0-9a-f]{16}|\b[0-9a-f]{8}(?:[0-9a-f]{4})?\b", "*", text
+    )
     return re.sub(r"\d+", "#", text)
