@@ -241,6 +241,23 @@ def test_what_is_in_doubt_stays_and_is_said(coordinator: QueryCoordinator) -> No
     assert "t2-0" in told.stdout
     assert "loser.open" in coordinator.seen()
     assert coordinator.log.receipt(2) is None
+    # No receipt says what was committed; the record of the command does.
+    [action] = ActionFiles(log_store(str(coordinator.path))).newest()
+    assert (action.committed, action.after.partition(";")[0]) == (
+        ("t2-0",),
+        "decided (1 committed, 1 pending)",
+    )
+    listed = run("transactions", "list", coordinator.path)
+    assert (listed.returncode, "t2-1" in listed.stdout, "t2-0" in listed.stdout) == (1, True, False)
+    explained = " ".join(run("transactions", "explain", "t2-1", coordinator.path).stdout.split())
+    assert "box, slot 0: committed (3 rows, t2-0)" in explained
+    assert "committed (t2-0)" in explained
+    assert "chk-2 is settled as far as this transaction goes" in " ".join(
+        run("transactions", "explain", "t2-0", coordinator.path).stdout.split()
+    )
+    # Once more, it is not forgotten.
+    assert run("transactions", "commit", "chk-2", coordinator.path, "--yes").returncode == 1
+    assert "t2-0" not in run("transactions", "list", coordinator.path).stdout
 
 
 def test_what_the_target_does_not_take_now_stays_decided(coordinator: QueryCoordinator) -> None:
@@ -658,7 +675,7 @@ def test_each_action_leaves_who_when_why_before_and_after(coordinator: QueryCoor
         "command": "commit", "epoch": 2, "who": getpass.getuser(), "host": socket.gethostname(),
         "pid": action["pid"], "at": action["at"], "because": "the job stays down", "against_decision": False,
         "before": "decided (2 pending)", "after": "committed (2 committed)", "aborted": ["loser"],
-        "withdrawn": [],
+        "committed": [], "withdrawn": [],
     }  # fmt: skip
 
 

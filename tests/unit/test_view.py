@@ -117,6 +117,14 @@ def test_what_a_later_link_carries_is_not_told_by_a_receipt_that_is_not_there() 
     assert told == ["t0-0: committed, as the link says that was put after its own"]
 
 
+def test_what_a_command_found_committed_is_told_though_no_receipt_says_it() -> None:
+    half = bench.told(bench.decision(0, 1, [bench.vote(0, 0, 0.4), bench.vote(0, 1, 0.5)]))
+    [epoch] = view(bench.model(replace(half, by_hand=frozenset({"t0-0"})))).epochs
+    told = [mark.told for mark in epoch.marks if mark.what is What.COMMITTED]
+    assert told == ["t0-0: committed, as an operator's command has found"]
+    assert [mark.transaction for mark in epoch.in_doubt] == ["t0-1"]
+
+
 def test_what_is_not_known_is_said_and_drawn_with_broken_lines() -> None:
     old = bench.told(
         bench.decision(0, 1, [bench.vote(0, 0, None)]), settled=bench.receipt(0, None), noted=True

@@ -92,7 +92,9 @@ class Action:
     ``before`` and ``after`` say in words how the epoch stood; ``after`` is empty while it is not over. ``against`` says
     that it went against the decision in the log. ``plan`` is the application of the links and the receipt that it put.
     ``aborted`` names the transactions that it has aborted; while it is not over, the one that it is to abort.
-    ``withdrawn`` says what it has taken back; while it is not over, what it is to take back.
+    ``withdrawn`` says what it has taken back; while it is not over, what it is to take back. ``committed`` names what
+    targets have committed of an epoch of which others are in doubt, so that no receipt says it; ``link`` is the epoch's
+    newest by then, -1 where nothing is named.
     """
 
     command: str
@@ -106,6 +108,8 @@ class Action:
     after: str = ""
     aborted: tuple[str, ...] = ()
     withdrawn: tuple[Withdrawn, ...] = ()
+    committed: tuple[str, ...] = ()
+    link: int = -1
     id: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
@@ -117,10 +121,11 @@ class Action:
         did = _DID.get(self.command, "was ended")
         taken = "; ".join(each.sentence for each in self.withdrawn)
         verb = "withdrawn" if self.after else "to be withdrawn"
+        parts = f"; committed{_some(self.committed, len(self.committed))}" if self.committed else ""
         subject = f"chk-{self.epoch}" if self.epoch >= 0 else "an epoch that is not known"
         return (
             f"{subject} {did} by hand ({self.command}{against}) at {self.stamp.at} by {self.who} on "
-            f"{self.stamp.host}{why}: before, {self.before}; after, {end}{f'; {verb} {taken}' if taken else ''}"
+            f"{self.stamp.host}{why}: before, {self.before}; after, {end}{parts}{f'; {verb} {taken}' if taken else ''}"
         )
 
     def concerns(self, epoch: int, query: str) -> bool:

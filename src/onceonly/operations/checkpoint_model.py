@@ -6,7 +6,7 @@ clock, no network and no Spark: what is not in it is not known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onceonly.operations import disk, offsets, states
@@ -43,11 +43,18 @@ class EpochModel:
     parts: tuple[tuple[str, Part], ...] = ()
     progress: Progress | None = None
     note: str = ""
+    by_hand: frozenset[str] = frozenset()
+    """Transactions that targets have committed for an operator, while others are in doubt, and no receipt says it."""
 
     @property
     def handles(self) -> list[HandleView]:
         """Every transaction that a link names, under the first link that does."""
-        return states.handles(self.chain, self.receipt)
+        return [
+            replace(each, state=HandleState.COMMITTED)
+            if each.state is HandleState.PENDING and each.transaction in self.by_hand
+            else each
+            for each in states.handles(self.chain, self.receipt)
+        ]
 
     @property
     def owed(self) -> list[HandleView]:

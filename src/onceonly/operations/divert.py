@@ -27,7 +27,8 @@ from onceonly.log.actions import OPERATOR, Action, ActionFiles, user
 from onceonly.log.presence import Presence
 from onceonly.model import LinkKind, Mode, Plan, Vote, letters_name
 from onceonly.operations import look, sinks
-from onceonly.operations.settle import refuse_if_alive, refuse_if_unfit, stands
+from onceonly.operations.ended import stands
+from onceonly.operations.settle import refuse_if_alive, refuse_if_unfit
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.rows.checksum import RowChecksum, require_comparable
 from onceonly.words import n

@@ -21,7 +21,7 @@ from onceonly.operations import disk, offsets, stamps, states
 from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
 from onceonly.operations.parts import parts
 from onceonly.operations.search import AT_ONCE
-from onceonly.operations.states import SETTLED, EpochState
+from onceonly.operations.states import SETTLED, EpochState, HandleState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -189,7 +189,8 @@ def _model(
     run = checkpoint.run
     if run.alive:
         epochs = (replace(each, view=states.under_way(each.view)) for each in epochs)
-    found = tuple(epochs)
+    actions = _actions(checkpoint)
+    found = tuple(_with_hand(each, actions) for each in epochs)
     # Asked when all is read: of a log that has vanished meanwhile, no epoch would be left, and nothing in doubt.
     moved = checkpoint.moved
     runs, left = _runs(checkpoint, runs_max)
@@ -204,11 +205,24 @@ def _model(
         sources=checkpoint.sources,
         runs=runs,
         runs_left=left,
-        actions=_actions(checkpoint),
+        actions=actions,
         known=known,
         epochs=found,
         sizes=sizes,
     )
+
+
+def _with_hand(epoch: EpochModel, actions: Sequence[Action]) -> EpochModel:
+    """Return an epoch that has no receipt with what operators' commands have found committed of its newest link."""
+    if not epoch.chain or epoch.receipt is not None:
+        return epoch
+    newest = (epoch.view.epoch, epoch.chain[-1].index)
+    names = {name for each in actions if (each.epoch, each.link) == newest for name in each.committed}
+    if not names:
+        return epoch
+    known = replace(epoch, by_hand=frozenset(names))
+    pending = sum(each.state is HandleState.PENDING for each in known.handles)
+    return replace(known, view=replace(known.view, pending=pending))
 
 
 def _newest(

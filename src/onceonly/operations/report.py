@@ -62,6 +62,7 @@ def action(found: Action) -> dict[str, Any]:
         "before": found.before,
         "after": found.after or None,
         "aborted": list(found.aborted),
+        "committed": list(found.committed),
         "withdrawn": [
             {
                 "query": each.query,

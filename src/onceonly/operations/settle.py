@@ -27,7 +27,8 @@ from onceonly.log.actions import OPERATOR, Action, ActionFiles, user
 from onceonly.log.presence import Presence
 from onceonly.model import Guarantee, LinkKind
 from onceonly.operations import against, look, sinks
-from onceonly.operations.states import OWED, SETTLED, EpochState, HandleState
+from onceonly.operations.ended import ended, stands
+from onceonly.operations.states import OWED, SETTLED, EpochState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,6 +46,7 @@ _WORDS = {
     "Unknown": ("in doubt", "red"),
 }
 _ABORTED = "aborted and fenced"
+_VISIBLE = frozenset({_WORDS["Committed"][0], _WORDS["AlreadyCommitted"][0]})
 
 
 class Verb(enum.StrEnum):
@@ -110,6 +112,11 @@ class Result:
     def lost(self) -> int:
         """How many transactions were proven lost: the query's next run writes their rows again."""
         return sum(item.outcome == _WORDS["Lost"][0] for item in self.done)
+
+    @property
+    def committed(self) -> frozenset[str]:
+        """The transactions of which targets have said that they are committed."""
+        return frozenset(item.transaction for item in self.done if item.outcome in _VISIBLE)
 
     @property
     def aborted(self) -> tuple[str, ...]:
@@ -284,8 +291,7 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
         if result.error is None:
             _plan(checkpoint, made, application, timeout_s, result)
         result.action = replace(
-            action,
-            after=_ended(checkpoint, action.epoch, result),
+            ended(checkpoint, action, result.committed, result.error),
             aborted=tuple(
                 dict.fromkeys((*(action.aborted if result.error is None else ()), *result.aborted))
             ),
@@ -298,21 +304,6 @@ def _asked_to_abort(order: Order, epoch: EpochModel) -> tuple[str, ...]:
     """Name the transaction that an order is to abort, where it is one that no decision names."""
     is_open = order.verb is Verb.ABORT and epoch.view.state not in OWED
     return (order.transaction,) if order.transaction and is_open else ()
-
-
-def stands(epoch: EpochModel) -> str:
-    """Say how an epoch stands, and how many of its transactions in which state."""
-    counts = {state: sum(each.state is state for each in epoch.handles) for state in HandleState}
-    told = ", ".join(f"{count} {state.value}" for state, count in counts.items() if count)
-    return epoch.view.state.value + (f" ({told})" if told else "")
-
-
-def _ended(checkpoint: Checkpoint, number: int, result: Result) -> str:
-    try:
-        told = stands(look.epoch(checkpoint, number, sizes=False).epoch)
-    except OnceonlyError as error:
-        told = f"unknown: {error.what}"
-    return told if result.error is None else f"{told}; stopped: {result.error.what}"
 
 
 # --- in line with the log -----------------------------------------------------------------------------------

@@ -180,7 +180,11 @@ class Chapter:
     def _became(self, handle: HandleView, receipt: float | None) -> Mark:
         what, said = _BECAME[handle.state]
         if handle.state is HandleState.COMMITTED and self._found.receipt is None:
-            said = "committed, as the link says that was put after its own"
+            said = (
+                "committed, as an operator's command has found"
+                if handle.transaction in self._found.by_hand
+                else "committed, as the link says that was put after its own"
+            )
         vote = handle.vote
         # Nobody notes when one transaction was committed; by the receipt all are.
         return Mark(
