@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -510,3 +511,16 @@ def test_a_commit_to_a_table_that_is_not_there_waits(bench: Bench, path: Path) -
         bench.sink().commit(handle)
     aside.rename(path)
     assert bench.sink().commit(handle) == Committed()
+
+
+def test_a_first_epoch_beside_those_of_another_query_is_told(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    for epoch in range(2):
+        bench.committed(rows(epoch), epoch)
+    bench.check()
+    bench.sink().check(replace(bench.query, query="batch-daily-0123456789ab"))
+    assert "has written nothing to" not in caplog.text
+    bench.sink().check(replace(bench.query, query="q-2"))
+    assert "Query q-2, sink delta: this checkpoint has written nothing to " in caplog.text
+    assert "others have: query q, sink delta, has come to chk-1, in version 2 at 20" in caplog.text

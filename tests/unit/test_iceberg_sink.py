@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -375,3 +376,16 @@ def test_a_secret_of_the_catalogue_is_shown_nowhere(options: Mapping[str, str]) 
         sink.identity()
     assert "geheim" not in str(raised.value)
     assert raised.value.__cause__ is None
+
+
+def test_a_first_epoch_beside_those_of_another_query_is_told(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    for epoch in range(2):
+        bench.committed(rows(epoch), epoch)
+    bench.check()
+    bench.sink().check(replace(bench.query, query="batch-daily-0123456789ab"))
+    assert "has written nothing to" not in caplog.text
+    bench.sink().check(replace(bench.query, query="q-2"))
+    assert "Query q-2, sink iceberg: this checkpoint has written nothing to " in caplog.text
+    assert "others have: query q, sink iceberg, has come to chk-1. If that was this query" in caplog.text

@@ -135,6 +135,12 @@ def app_of(query: str, sink: str) -> str:
     return f"{APPS}/{query}/{sink}"
 
 
+def owner_of(app: str) -> tuple[str, str] | None:
+    """Return query and sink of what ``app_of`` has named; None for another name. Pure."""
+    first, *rest = app.split("/", 2)
+    return (rest[0], rest[1]) if first == APPS and len(rest) == 2 else None  # noqa: PLR2004  query and sink
+
+
 def folder_of(app: str, name: str) -> str:
     """Return the folder of an attempt. Epochs sort as texts, so that a listing can begin at one. Pure."""
     return f"{app}/{int(name.partition('.')[0]):010d}/{name}"

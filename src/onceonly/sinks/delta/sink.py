@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
-from onceonly.families.loaded.load import app_of, require_unchanged
+from onceonly.families.loaded.load import app_of, owner_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.sink import newest_with_rows
 from onceonly.families.loaded.types import choose, schema_of
 from onceonly.families.loaded.withdrawing import WithdrawableSink
+from onceonly.families.others import is_alone, tell
 from onceonly.ports.standing import Held
 from onceonly.sinks.delta import target
 from onceonly.sinks.delta.options import DECLARED
 from onceonly.sinks.delta.types import DeltaLayout
+from onceonly.words import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.delta.place import Place
 
 _BEFORE = 32
+_LOOKED_AT = 20
+"""In how many of the newest versions others are looked for."""
 
 
 class DeltaSink(WithdrawableSink):
@@ -70,13 +74,16 @@ class DeltaSink(WithdrawableSink):
             table = self._merged(table, given)
         chosen = _arrow(table) if given is None else choose(given, _arrow(table), who=who)
         _refuse_keys(chosen, table.metadata().partition_columns, who)
+        books = target.read_books(table, app_of(context.query, context.sink), None)
+        if given is not None and books.newest is None and not is_alone(context.query):
+            tell(context, self.at.shown, _others(table, context.query), place="table")
         return {
             "home": home.text,
             "table": str(table.metadata().id),
             "columns": target.columns_of(table, chosen.names),
             "indexed": target.indexed(table),
             "since": table.version(),
-            "newest": newest_with_rows(target.read_books(table, app_of(context.query, context.sink), None)),
+            "newest": newest_with_rows(books),
         }
 
     def identity(self) -> Mapping[str, str | int]:
@@ -211,3 +218,16 @@ def _refuse_keys(chosen: pa.Schema, partition_by: Sequence[str], who: str) -> No
             f"{who}: the query gives its partition columns only, so nothing is left to write into the files.",
             next_step="add a column to the query",
         )
+
+
+def _others(table: DeltaTable, query: str) -> list[str]:
+    """Say which other queries have added the newest versions: of each the newest epoch, and when."""
+    found: dict[tuple[str, str], str] = {}
+    for entry in table.history(_LOOKED_AT):
+        note = entry.get(target.NOTE)
+        owner = owner_of(str(note.get("app"))) if isinstance(note, dict) else None
+        if owner is not None and owner[0] != query and not is_alone(owner[0]):
+            when = time_of(int(entry.get("timestamp", 0)))
+            told = f"has come to chk-{note['epoch']}, in version {entry['version']} at {when}"
+            found.setdefault(owner, f"query {owner[0]}, sink {owner[1]}, {told}")
+    return list(found.values())

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, LogError
+from onceonly.families.others import is_alone, tell
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.reading import manifest_folders
 from onceonly.words import time_of
@@ -30,9 +31,6 @@ log = logging.getLogger("onceonly")
 
 OTHERS_MAX = 20
 """How many other queries' manifests are looked at: none was let in that writes otherwise than those before it."""
-_SHOWN_MAX = 3
-_BATCH = "batch-"
-"""How the id of a batch begins: each is a query of its own, and many write to one target."""
 
 
 def refuse_mixed(store: Files, target: Path, own: Ledger, layout: Layout) -> None:
@@ -54,26 +52,15 @@ def refuse_mixed(store: Files, target: Path, own: Ledger, layout: Layout) -> Non
 
 def tell_of_others(store: Files, target: Path, own: Ledger, context: QueryContext) -> None:
     """Warn of queries that have epochs in a target before a query has its first: it may be one of them, begun anew."""
-    if own.newest() is not None or context.query.startswith(_BATCH):
+    if own.newest() is not None or is_alone(context.query):
         return
     others = [
         told
         for folder, query, sink in islice(manifest_folders(store, target), OTHERS_MAX)
-        if query != context.query and not query.startswith(_BATCH)
+        if query != context.query and not is_alone(query)
         if (told := _has(store, Ledger(store, folder), f"query {query}, sink {sink},"))
     ]
-    if others:
-        more = [f"{len(others) - _SHOWN_MAX} more"] if len(others) > _SHOWN_MAX else []
-        log.warning(
-            "Query %s, sink %s: this checkpoint has written nothing to %s yet, and others have: %s. If that was this "
-            "query, with a checkpoint that is deleted or another one by now, rows that it reads again will be there "
-            "twice: begin at the offsets at which it ended, or choose another path. Queries that share a target on "
-            "purpose simply go on.",
-            context.query,
-            context.sink,
-            target,
-            "; ".join([*others[:_SHOWN_MAX], *more]),
-        )
+    tell(context, target, others, place="path")
 
 
 def _has(store: Files, ledger: Ledger, who: str) -> str:

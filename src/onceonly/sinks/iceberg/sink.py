@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
-from onceonly.families.loaded.load import app_of, require_unchanged
+from onceonly.families.loaded.load import app_of, owner_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.sink import newest_with_rows
 from onceonly.families.loaded.types import choose, schema_of
 from onceonly.families.loaded.withdrawing import WithdrawableSink
+from onceonly.families.others import is_alone, tell
 from onceonly.ports.standing import Held
 from onceonly.sinks.iceberg import past, target
 from onceonly.sinks.iceberg.options import DECLARED, split
@@ -72,6 +73,8 @@ class IcebergSink(WithdrawableSink):
         chosen = has if given is None else choose(given, has, who=self.shown)
         self._refuse_keys(table, chosen)
         books = target.books_of(table, app_of(context.query, context.sink), None)
+        if given is not None and books.newest is None and not is_alone(context.query):
+            tell(context, ".".join(self._table_name), _others(table, context.query), place="table")
         return {
             "home": home.text,
             "table": str(table.metadata.table_uuid),
@@ -190,3 +193,13 @@ class IcebergSink(WithdrawableSink):
     def _refuse_keys(self, table: Table, chosen: pa.Schema) -> None:
         keys = [table.schema().find_field(field.source_id).name for field in table.spec().fields]
         require_keys(keys, chosen.names, self.shown)
+
+
+def _others(table: Table, query: str) -> list[str]:
+    """Say which other queries have added snapshots, by the table's properties: of each the newest epoch."""
+    owners = {app: owner for app in table.properties if (owner := owner_of(app)) is not None}
+    return [
+        f"query {name}, sink {sink}, has come to chk-{target.books_of(table, app, None).newest}"
+        for app, (name, sink) in owners.items()
+        if name != query and not is_alone(name)
+    ]
