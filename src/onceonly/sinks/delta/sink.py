@@ -225,7 +225,9 @@ def _others(table: DeltaTable, query: str) -> list[str]:
     found: dict[tuple[str, str], str] = {}
     for entry in table.history(_LOOKED_AT):
         note = entry.get(target.NOTE)
-        owner = owner_of(str(note.get("app"))) if isinstance(note, dict) else None
+        if not isinstance(note, dict):
+            continue
+        owner = owner_of(str(note.get("app")))
         if owner is not None and owner[0] != query and not is_alone(owner[0]):
             when = time_of(int(entry.get("timestamp", 0)))
             told = f"has come to chk-{note['epoch']}, in version {entry['version']} at {when}"
