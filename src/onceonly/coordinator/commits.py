@@ -57,10 +57,8 @@ class Commits:
 
     def commit(self, commands: Sequence[CommitHandle], *, recovery: bool) -> list[protocol.Event]:
         """Commit handles in parallel; one that raises is asked for again."""
-        found = [
-            (command, _by_the_log(command, outcome))
-            for command, outcome in self._loop.run(commands, recovery=recovery)
-        ]
+        found = list(self._loop.run(commands, recovery=recovery))
+        found = [(command, _by_the_log(command, outcome)) for command, outcome in found]
         for command, outcome in found if self._record.is_heard else ():
             vote = command.vote
             self._record(
