@@ -365,7 +365,7 @@ def test_what_is_left_of_a_transaction_is_staged_with_what_was_known_of_its_tabl
         query="q", sink="sql", run="", epoch=0, plan="p", slot=0, attempt="operator",
         guarantee=Guarantee.EXACTLY_ONCE,
     )  # fmt: skip
-    again = sink.stage_again(context, some.slice(refused.row - 1, 1))
+    again = sink.stage_again(context, some.slice(refused.row - 1, 1), handle)
     assert again.data[past.TABLE_ID] == "7"
     assert bench.sink().commit(again) == Committed()
 

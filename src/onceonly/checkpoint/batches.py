@@ -19,6 +19,7 @@ from onceonly.log import files as log_files
 from onceonly.log import identity
 from onceonly.log.opening import begin_log, query_of
 from onceonly.model import LinkKind
+from onceonly.ports import BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 EPOCH = 0
 """The one epoch of a batch."""
 # Spark draws a UUID for a stream, which does not begin so.
-_QUERY = re.compile(r"batch-[A-Za-z0-9_-]+-[0-9a-f]{12}")
+_QUERY = re.compile(rf"{BATCH}[A-Za-z0-9_-]+-[0-9a-f]{{12}}")
 _COLUMNS = "columns"
 _RECEIPT = f"{identity.FOLDER}/{log_files.receipt(EPOCH)}"
 
@@ -70,7 +71,7 @@ class BatchCheckpoint:
         if files_of(above).text(f"{identity.FOLDER}/{identity.NAME}") is not None:
             raise self._taken(f"{above} is the log of another query")
         # Sinks make names of it, and know no other letters from streams.
-        tame = f"batch-{re.sub('[^A-Za-z0-9_-]', '-', self.job)}-"
+        tame = f"{BATCH}{re.sub('[^A-Za-z0-9_-]', '-', self.job)}-"
         # What is random keeps batches apart that have the same id in other folders.
         log = begin_log(self.location, query=f"{tame}{secrets.token_hex(6)}")
         if not (is_batch(log.query) and log.query.startswith(tame)):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from onceonly.cli import shared, targets
 from onceonly.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CATEGORIES = (
     "checkpoint", "log", "spark", "disk", "clocks", "lag", "versions", "jars", "ids", "source", "transactions",
@@ -34,13 +37,7 @@ _TRIES = (
     type=click.Choice(tuple(dict.fromkeys((*CATEGORIES, *BEFORE)))),
     help="Probe this category; several times.",
 )
-@click.option(
-    "--for",
-    "described",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="OPTIONS.json",
-    help="Probe a job before its first start, as this file describes it, and no checkpoint.",
-)
+@targets.described_option("Probe a job before its first start, as this file describes it, and no checkpoint.")
 @click.option(
     "--timeout", type=shared.SECONDS, default=10.0, show_default=True, help="Seconds for each probe."
 )

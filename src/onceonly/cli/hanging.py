@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,18 +11,16 @@ from onceonly.cli import shared, targets
 from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onceonly.operations.search import Problem
 
 
 @click.command()
 @shared.path_argument
 @targets.sink_options
-@click.option(
-    "--for",
-    "described",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="OPTIONS.json",
-    help="Ask the target of the job that this file describes, as for doctor: no checkpoint that names it is needed.",
+@targets.described_option(
+    "Ask the target of the job that this file describes, as for doctor: no checkpoint that names it is needed."
 )
 @shared.yes_option
 @shared.json_option

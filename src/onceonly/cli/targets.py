@@ -55,6 +55,12 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def described_option(told: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for a job that a file describes, as no checkpoint does; ``told`` says what is done with it."""
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.option("--for", "described", type=file, metavar="OPTIONS.json", help=told)
+
+
 def given(
     options: tuple[str, ...], options_file: Path | None, classes: tuple[str, ...], *, yes: bool
 ) -> Given:

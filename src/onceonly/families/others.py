@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from onceonly.ports import BATCH
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -12,12 +14,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onceonly")
 _SHOWN_MAX = 3
-_BATCH = "batch-"
 
 
 def is_alone(query: str) -> bool:
-    """Say whether nobody is told of a query: each batch is one of its own, and many write to one target. Pure."""
-    return query.startswith(_BATCH)
+    """Say whether nobody is told of a query: a batch. Pure."""
+    return query.startswith(BATCH)
 
 
 def tell(context: QueryContext, target: object, others: Sequence[str], *, place: str) -> None:

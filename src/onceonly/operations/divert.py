@@ -110,7 +110,7 @@ def _divert(
     )  # fmt: skip
     actions = ActionFiles(checkpoint.store)
     actions.put(action)
-    votes = _prepare(sink, letters, plan, context, rows, refused, diverted.of(handle))
+    votes = _prepare(sink, letters, plan, context, rows, refused, handle)
     failpoints.hit("divert.after_prepare")
     if handle.transaction not in sink.void(named([handle])):
         raise InDoubtError(
@@ -148,11 +148,11 @@ def _prepare(
     context: WriteContext,
     rows: pa.RecordBatch,
     refused: Sequence[Refused],
-    before: bytes,
+    handle: Handle,
 ) -> tuple[Vote, ...]:
     """Stage the rows that are taken, and prepare the others as letters; return the votes for both.
 
-    ``before`` says what was diverted of this slot already.
+    ``handle`` is theirs, and says what was diverted of its slot already.
     """
     import numpy as np
     import pyarrow as pa
@@ -165,15 +165,15 @@ def _prepare(
     letters.take(rows, refused, 0)
     letters.prepare()
 
-    def vote(of: WriteContext, counted: RowChecksum, handle: Handle | None) -> Vote:
+    def vote(of: WriteContext, counted: RowChecksum, made: Handle | None) -> Vote:
         return Vote(
             sink=of.sink, epoch=of.epoch, slot=of.slot, plan=of.plan, run=of.run, attempt=of.attempt,
-            rows=counted.rows, checksum=counted.value, handle=handle, stamp=events.stamp(),
+            rows=counted.rows, checksum=counted.value, handle=made, stamp=events.stamp(),
         )  # fmt: skip
 
     # What is lost of either is written again by an attempt that must know the others' rows.
-    told = before + diverted.told(rows.take(pa.array([each.row for each in refused])))
-    staged = diverted.marked(sink.stage_again(context, kept) if kept.num_rows else None, told)
+    told = diverted.of(handle) + diverted.told(rows.take(pa.array([each.row for each in refused])))
+    staged = diverted.marked(sink.stage_again(context, kept, handle) if kept.num_rows else None, told)
     return vote(context, checksum, staged), vote(
         letters.context, letters.checksum, diverted.marked(letters.handle, told)
     )

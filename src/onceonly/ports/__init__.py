@@ -8,6 +8,7 @@ from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome, RetryLate
 from onceonly.options import Option
 from onceonly.ports.driver import Clock, DecisionLog, InputFiles
 from onceonly.ports.sink import (
+    BATCH,
     LETTER_COLUMNS,
     Leftover,
     QueryContext,
@@ -19,6 +20,7 @@ from onceonly.ports.sink import (
 from onceonly.ports.standing import Hanging, Held, Part, Standing, Stands, Untold
 
 __all__ = [
+    "BATCH",
     "LETTER_COLUMNS",
     "AlreadyCommitted",
     "Clock",

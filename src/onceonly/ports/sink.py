@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+BATCH = "batch-"
+"""How the id of a batch begins: it is a query of its own, and many write to one target."""
+
 LETTER_COLUMNS = (
     "code", "why", "row", "query", "sink", "epoch", "slot", "number", "topic", "partition",
 )  # fmt: skip

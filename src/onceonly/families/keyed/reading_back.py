@@ -84,5 +84,7 @@ def by_version(
     for version, values in rows:
         parts.setdefault(version, []).append(values)
     for version, some in parts.items():
-        sums.setdefault(version, made()).add(some)
+        if version not in sums:
+            sums[version] = made()
+        sums[version].add(some)
     return sums

@@ -110,8 +110,8 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
 
     # --- what the family does -------------------------------------------------------------------------------
 
-    def stage_again(self, context: WriteContext, rows: pa.RecordBatch) -> Handle:
-        """Stage rows that have been staged before, as they are, and return their handle. Operator's process."""
+    def stage_again(self, context: WriteContext, rows: pa.RecordBatch, of: Handle) -> Handle:  # noqa: ARG002
+        """Stage rows ``of`` a handle once more, as they are, and return theirs. Operator's process."""
         attempt = self._area(_folder(context)).begin(context)
         attempt.write(rows)
         attempt.finish()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import InDoubtError, UnavailableError
+from onceonly.ports import BATCH
 from onceonly.ports.standing import Hanging
 from onceonly.words import n
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from onceonly.sinks.sql.options import SqlOptions
 
 EPOCHS_KEPT = 100
-BATCH = "batch-"
-"""How the query of a batch begins, each of which is a query of its own: that others wrote before says nothing."""
 KEY = ("query", "sink", "epoch", "name")
 _COLUMNS = "query, sink, epoch, name, void"
 _AT_ONCE = 200  # no server's limit of values in a statement is near

@@ -74,7 +74,6 @@ class SqlSink(StagedSink):
         self._is_large = False
         self._owner = ("", "")
         self._meaning: Meaning | None = None
-        self._looked_at: Mapping[str, str | int] = {}
 
     # --- driver ---------------------------------------------------------------------------------------------
 
@@ -206,15 +205,15 @@ class SqlSink(StagedSink):
         waiting = {name: rows for name, rows in staged.items() if name not in known}
         own = waiting.pop(handle.transaction, None)
         self._meaning = _meaning([handle])
-        self._looked_at = {name: handle.data[name] for name in (past.TABLE_ID, _LARGE) if name in handle.data}
         if own is None:
             return []
         return refusals(self._target, self._books, own, waiting, _epochs(staged), self._meaning)
 
-    def stage_again(self, context: WriteContext, rows: pa.RecordBatch) -> Handle:
-        """Stage what was not refused of a handle that was looked at just now."""
-        handle = self._meant(super().stage_again(context, rows), self._meaning or self._options.meaning)
-        return replace(handle, data={**handle.data, **self._looked_at})
+    def stage_again(self, context: WriteContext, rows: pa.RecordBatch, of: Handle) -> Handle:
+        """Let the new handle say what the former one did of its columns and its table."""
+        handle = self._meant(super().stage_again(context, rows, of), _meaning([of]) or self._options.meaning)
+        kept = {name: of.data[name] for name in (past.TABLE_ID, _LARGE) if name in of.data}
+        return replace(handle, data={**handle.data, **kept})
 
     def close(self) -> None:
         """Close the connection."""

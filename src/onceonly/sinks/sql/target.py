@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families import behind
+from onceonly.ports import BATCH
 from onceonly.ports.standing import Held
-from onceonly.sinks.sql.books import BATCH, KEY, Books, remembered
+from onceonly.sinks.sql.books import KEY, Books, remembered
 from onceonly.sinks.sql.dialects import dialect_of
 from onceonly.sinks.sql.keeping import require_kept, require_noted, require_written
 from onceonly.sinks.sql.reading import Sum, unread

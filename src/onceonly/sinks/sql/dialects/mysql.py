@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
 from onceonly.sinks.sql.dialects.dialect import BOOKS, NO_ROOM, Dialect
-from onceonly.sinks.sql.dialects.mysql_tables import EXPLAINED, TEMPORARY, automatic, described
+from onceonly.sinks.sql.dialects.mysql_tables import EXPLAINED, KEYS, TEMPORARY, TYPES, automatic, described
 from onceonly.sinks.sql.reading import ROWS
 from onceonly.sinks.sql.shape import DELETED, SEQUENCE
 from onceonly.sinks.sql.texts import lines
@@ -32,14 +32,6 @@ _MODE = (
 )
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _QUERY = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_disabled", "unix_socket")
-_TYPES = {
-    "bool": "BOOLEAN", "text": "LONGTEXT CHARACTER SET utf8mb4", "binary": "LONGBLOB", "date": "DATE",
-    "local": "DATETIME(6)", "instant": "TIMESTAMP(6) NULL", "nested": "JSON",
-}  # fmt: skip
-_KEYS = {
-    "text": "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "binary": "VARBINARY(255)",
-    "instant": "TIMESTAMP(6)",
-}  # fmt: skip
 _INTS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 _DIGITS_MAX, _SCALE_MAX = 65, 30
 _DUPLICATE = frozenset({1022, 1062, 1169, 1586})
@@ -141,9 +133,8 @@ class MySql(Dialect):
         told = " ".join(row[0] for row in self.run(db, "SHOW GRANTS"))
         if TEMPORARY.search(told):
             return ""
-        return (
-            f"GRANT CREATE TEMPORARY TABLES ON {self.quote(self.options.url.path)}.* TO {self._account(db)}"
-        )
+        place = f"{self.quote(self.options.url.path)}.*"
+        return f"GRANT CREATE TEMPORARY TABLES ON {place} TO {self._account(db)}"
 
     def lossy(self, db: Any) -> str:  # noqa: ANN401
         try:
@@ -236,7 +227,7 @@ class MySql(Dialect):
             return f"DECIMAL({given.size}, {given.scale})" if fits else ""
         if is_key and given.kind == "nested":
             return ""
-        return (_KEYS if is_key else {}).get(given.kind) or _TYPES.get(given.kind, "")
+        return (KEYS if is_key else {}).get(given.kind) or TYPES.get(given.kind, "")
 
     def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> int:  # noqa: ANN401
         rows = _plain(batch)

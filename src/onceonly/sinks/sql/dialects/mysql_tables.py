@@ -12,6 +12,16 @@ if TYPE_CHECKING:
 
     Ask = Callable[..., list[Any]]
 
+TYPES: Final[Mapping[str, str]] = {
+    "bool": "BOOLEAN", "text": "LONGTEXT CHARACTER SET utf8mb4", "binary": "LONGBLOB", "date": "DATE",
+    "local": "DATETIME(6)", "instant": "TIMESTAMP(6) NULL", "nested": "JSON",
+}  # fmt: skip
+"""What a column is made as, by what is given; decimals and numbers are not among them."""
+KEYS: Final[Mapping[str, str]] = {
+    "text": "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "binary": "VARBINARY(255)",
+    "instant": "TIMESTAMP(6)",
+}  # fmt: skip
+"""What it is made as where it is a key."""
 _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _TEXTS = frozenset({"varchar", "tinytext", "text", "mediumtext", "longtext", "char"})
