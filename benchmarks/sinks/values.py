@@ -18,7 +18,7 @@ CONTENDERS: Mapping[str, str] = {
     PREPARED: "COPY and PREPARE TRANSACTION by executors, COMMIT PREPARED by the driver",
     TABLES: "tables filled by executors, then one INSERT … SELECT by the driver",
     CLIENT: "the store's own client on executors, same ids, no versions: at least once",
-    SPARK: "Spark's own Delta writer",
+    SPARK: "Spark's own writer of the same format",
 }
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "postgres": (OURS, JDBC, PREPARED, TABLES),
@@ -27,6 +27,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "opensearch": (OURS, CLIENT),
     "cassandra": (OURS, CLIENT),
     "delta": (OURS, SPARK),
+    "files": (OURS, SPARK),
+    "files-s3": (OURS, SPARK),
+    "files-hdfs": (OURS, SPARK),
 }
 SHARE: Mapping[str, int] = {"redis": 5, "opensearch": 10, "cassandra": 10}
 """Stores that take a row much slower than a table does get a part of the rows: one in so many."""
@@ -51,6 +54,9 @@ ASKED = (
     Asked("opensearch", CLIENT, 0.9),
     Asked("cassandra", CLIENT, 0.9),
     Asked("delta", SPARK, None),
+    Asked("files", SPARK, 0.8),
+    Asked("files-s3", SPARK, 0.8),
+    Asked("files-hdfs", SPARK, 0.8),
 )
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+import onceonly
 from benchmarks.sinks import tasks
 from benchmarks.sinks.values import OURS
 from onceonly_proof.auditor.search import ask
 from onceonly_proof.embedded.cassandra import EmbeddedCassandra
+from onceonly_proof.embedded.hdfs import EmbeddedHdfs
 from onceonly_proof.embedded.mariadb import DATABASE, PASSWORD, EmbeddedMariaDb
 from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
 from onceonly_proof.embedded.postgres import USER, EmbeddedPostgres
 from onceonly_proof.embedded.redis import EmbeddedRedis
+from onceonly_proof.embedded.s3 import EmbeddedS3
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 COLUMNS = "id bigint, key string, value string"
 KEYSPACE = "bench"
 _BATCH = "10000"
+_BUCKET = "bench"
 
 
 class World(Protocol):
@@ -169,6 +173,29 @@ class Cassandra:
         return found
 
 
+class Files:
+    """Folders of Parquet files below an address, which Spark reads as users' jobs do."""
+
+    def __init__(self, root: str, hadoop: Mapping[str, str]) -> None:
+        self._root = root
+        self._hadoop = hadoop
+
+    def start(self, contender: str, rows: DataFrame, name: str, checkpoint: Path) -> StreamingQuery:
+        self._spark = rows.sparkSession
+        for setting, value in self._hadoop.items():
+            self._spark.conf.set(setting, value)  # known only once the server is up
+        onceonly.register(self._spark)  # takes them over
+        path = f"{self._root}/{name}"
+        if contender == OURS:
+            return begun(rows, "onceonly.files", {"path": path, "format": "parquet"}, checkpoint)
+        return begun(rows, "parquet", {"path": path}, checkpoint)
+
+    def count(self, name: str) -> int:
+        rows = self._spark.read.parquet(f"{self._root}/{name}")
+        every = rows.count()
+        return every if rows.select("id").distinct().count() == every else -1
+
+
 class Delta:
     """Delta tables in a folder."""
 
@@ -262,9 +289,31 @@ def _delta(folder: Path) -> Iterator[World]:
     yield Delta(folder)
 
 
+@contextmanager
+def _files(folder: Path) -> Iterator[World]:
+    folder.mkdir()
+    yield Files(str(folder), {})
+
+
+@contextmanager
+def _files_on_s3(folder: Path) -> Iterator[World]:
+    with EmbeddedS3(folder, volumes=100) as server:
+        server.make_bucket(_BUCKET)
+        # Of a file system without checksums, which the session has for its checkpoints, S3A takes no buffers on disk.
+        yield Files(f"s3a://{_BUCKET}", {**server.hadoop(), "fs.s3a.fast.upload.buffer": "bytebuffer"})
+
+
+@contextmanager
+def _files_on_hdfs(folder: Path) -> Iterator[World]:
+    with EmbeddedHdfs(folder) as server:
+        yield Files(server.url, server.hadoop())
+
+
 WORLDS: Mapping[str, Callable[[Path], AbstractContextManager[World]]] = {
     "postgres": _postgres, "mysql": _mysql, "redis": _redis, "opensearch": _opensearch,
-    "cassandra": _cassandra, "delta": _delta,
+    "cassandra": _cassandra, "delta": _delta, "files": _files, "files-s3": _files_on_s3, "files-hdfs": _files_on_hdfs,
 }  # fmt: skip
-JARS: Mapping[str, str] = {"postgres": "jdbc-postgres", "mysql": "jdbc-mariadb", "delta": "delta-4.2"}
+JARS: Mapping[str, str] = {
+    "postgres": "jdbc-postgres", "mysql": "jdbc-mariadb", "delta": "delta-4.2", "files-s3": "store-s3a",
+}  # fmt: skip
 """By group, the user of its jars in the lock list."""

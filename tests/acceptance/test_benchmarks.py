@@ -108,6 +108,8 @@ def test_sinks_are_compared_with_others_and_every_row_is_counted(tmp_path: Path)
         "postgres",
         "--only",
         "mysql",
+        "--only",
+        "files",
     ]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.sinks", "--results", str(results), *words],
@@ -117,7 +119,7 @@ def test_sinks_are_compared_with_others_and_every_row_is_counted(tmp_path: Path)
     work.rmdir()  # fails where something was left
     found = msgspec.json.decode(results.read_bytes(), type=Sinks)
     assert [(each.group, each.contender) for each in found.ran] == [
-        (group, name) for group in ("postgres", "mysql") for name in GROUPS[group]
+        (group, name) for group in ("postgres", "mysql", "files") for name in GROUPS[group]
     ]
     assert all(each.whole and each.rows == 400 for each in found.ran)
     assert "ours: **" in done.stdout

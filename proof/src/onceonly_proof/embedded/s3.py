@@ -50,9 +50,15 @@ class EmbeddedS3(EmbeddedServer):
     title = "the S3 server"
 
     def __init__(
-        self, directory: Path | None = None, *, rights: Mapping[str, Sequence[str]] | None = None
+        self,
+        directory: Path | None = None,
+        *,
+        rights: Mapping[str, Sequence[str]] | None = None,
+        volumes: int = 20,
     ) -> None:
+        """``volumes``, of 64 MiB each, are all that it can hold."""
         super().__init__(directory, prefix="s3")
+        self._volumes = volumes
         self._rights = {"all": ["Admin", "Read", "List", "Tagging", "Write"], **(rights or {})}
         self._ports: list[int] = []
 
@@ -131,7 +137,7 @@ class EmbeddedS3(EmbeddedServer):
             f"-master.port={master}", f"-volume.port={volume}", "-filer", f"-filer.port={filer}",
             "-s3", f"-s3.port={s3}", f"-s3.config={here / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0",
             # Few volumes are full soon, with more than a handful of collections.
-            "-volume.max=20", "-master.volumeSizeLimitMB=64",
+            f"-volume.max={self._volumes}", "-master.volumeSizeLimitMB=64",
         ]  # fmt: skip
 
     def _answers(self) -> bool:
