@@ -166,8 +166,8 @@ DEFECTS: Final = (
         group=LOG,
         what="An epoch that another sink wrote, or that failed and was noted all the same, is passed over in silence",
         file="protocol/skipping.py",
-        before="    else:\n        return stop(StopReason.PASSED, _unexplained(passed, seen=seen))\n",
-        after="    else:\n        why = Skip.FOREIGN\n",
+        before="    if passed.unchanged or passed.taken:\n        return None\n",
+        after="    if passed:\n        return None\n",
         tests=(
             QUERY + "test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works",
             QUERY

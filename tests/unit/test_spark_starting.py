@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
+import shutil
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,10 +13,11 @@ import pytest
 from pyspark.sql.types import StructType
 
 import onceonly
-from onceonly.errors import ConfigurationError
+from onceonly.coordinator.query import QueryCoordinator
+from onceonly.errors import AdoptionError, ConfigurationError
 from onceonly.model import Guarantee
-from onceonly.settings.query import START, QuerySettings
-from onceonly.settings.registry import find
+from onceonly.settings.query import START, QuerySettings, SinkSettings
+from onceonly.settings.registry import find, remember
 from onceonly.spark import format as format_of
 from onceonly.spark import starting
 from onceonly.spark.asked import PARTITION_BY
@@ -22,6 +25,7 @@ from onceonly.spark.configure import PROVIDER, RAW_FILES
 from onceonly.spark.foreach_batch import ForeachBatch
 from onceonly.spark.format import make_format
 from onceonly.spark.noted import noted_before
+from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -206,6 +210,87 @@ def test_a_sink_of_the_users_is_asked_for_its_options_where_it_is_planned_alone(
     writer: type[Any], tmp_path: Path
 ) -> None:
     writer().format("onceonly.mine").options(checkpointLocation=str(tmp_path), any="x").start()
+
+
+def noted(checkpoint: Path, epochs: int) -> None:
+    """Leave what Spark leaves of so many epochs, whoever has written them; the last one is not noted as complete."""
+    for folder in ("offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True, exist_ok=True)
+    (checkpoint / "metadata").write_text(json.dumps({"id": "q"}))
+    for epoch in range(epochs):
+        (checkpoint / "offsets" / str(epoch)).write_text(f'v1\n{{}}\n{{"t":{{"0":{epoch}}}}}')
+        if epoch < epochs - 1:
+            (checkpoint / "commits" / str(epoch)).write_text("v1\n{}")
+
+
+START_BY: dict[str, Any] = {
+    "format": lambda w, **more: w.format("onceonly.kafka").options(**KAFKA, **more).start(),
+    "a sink of the user's": lambda w, **more: w.format("onceonly.mine").options(**more).start(),
+    "function": lambda w, **more: (
+        w.options(checkpointLocation=more["checkpointLocation"])
+        .foreachBatch(onceonly.sink("onceonly.console", **more))
+        .start()
+    ),
+}
+
+
+@pytest.mark.parametrize("by", START_BY)
+def test_the_epochs_of_another_sink_are_refused_at_the_start_though_nothing_new_has_come(
+    writer: type[Any], tmp_path: Path, by: str
+) -> None:
+    given = {"checkpointLocation": str(tmp_path)}
+    noted(tmp_path, 1)
+    START_BY[by](writer(), **given)  # an epoch that is in flight may be anybody's
+    noted(tmp_path, 2)
+    with pytest.raises(AdoptionError, match="no decision log, but 1 epoch up to chk-0") as caught:
+        START_BY[by](writer(), **given)
+    assert "onceonly.adopt=true" in caught.value.next_step
+    assert not (tmp_path / "onceonly").exists(), "it only looks"
+    with pytest.raises(AdoptionError):
+        START_BY[by](writer(), **given, **{"onceonly.adopt": "false"})
+    START_BY[by](writer(), **given, **{"onceonly.adopt": "true"})
+
+
+def test_a_start_is_refused_by_the_words_of_the_plan_that_would_refuse_it(
+    writer: type[Any], tmp_path: Path
+) -> None:
+    MemorySink.stores.clear()
+    remember(MemorySink)
+    noted(tmp_path, 1)
+
+    def coordinator() -> QueryCoordinator:
+        made = QueryCoordinator(QuerySettings(checkpoint=str(tmp_path)), actor="driver", application="app")
+        made.enlist(SinkSettings(name="memory"), MemorySink, ())
+        return made
+
+    def start() -> None:
+        writer().format("onceonly.mine").option("checkpointLocation", str(tmp_path)).start()
+
+    ours = coordinator()
+    ours.decide(ours.plan(0, run="r"), [])
+    start()  # decided and not noted
+    noted(tmp_path, 2)
+    start()
+    (tmp_path / "commits" / "1").write_text("v1\n{}")  # another sink has written it
+    with pytest.raises(AdoptionError, match="chk-1: another sink wrote it") as early:
+        start()
+    noted(tmp_path, 3)
+    with pytest.raises(AdoptionError) as late:
+        coordinator().plan(2, run="s")
+    assert str(early.value) == str(late.value)
+
+
+def test_a_start_whose_epochs_had_nothing_new_is_not_refused(writer: type[Any], tmp_path: Path) -> None:
+    MemorySink.stores.clear()
+    remember(MemorySink)
+    noted(tmp_path, 1)
+    ours = QueryCoordinator(QuerySettings(checkpoint=str(tmp_path)), actor="driver", application="app")
+    ours.enlist(SinkSettings(name="memory"), MemorySink, ())
+    ours.decide(ours.plan(0, run="r"), [])
+    noted(tmp_path, 3)
+    for epoch in (1, 2):
+        shutil.copy(tmp_path / "offsets" / "0", tmp_path / "offsets" / str(epoch))
+    writer().format("onceonly.mine").option("checkpointLocation", str(tmp_path)).start()
 
 
 @pytest.mark.parametrize(("name", "text"), [("onceonly.metrics.port", "0"), ("onceonly.report", "/r.html")])

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from onceonly import events
 from onceonly.checkpoint.passed import passed
 from onceonly.checkpoint.reading import SparkCheckpoint
+from onceonly.coordinator.adoption import no_log
 from onceonly.coordinator.apart import Apart
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.errors import AdoptionError, CheckpointMovedError, OnceonlyError
+from onceonly.errors import CheckpointMovedError, OnceonlyError
 from onceonly.executor.dead_letters import columns_of, require_few
 from onceonly.executor.kept import close
 from onceonly.guards.guard import Guard
@@ -30,7 +31,6 @@ from onceonly.model import Mode, differing, letters_name
 from onceonly.settings.query import Replay, SinkSettings
 from onceonly.settings.registry import BUILT_IN, build, use_of
 from onceonly.stores.opened import told
-from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -333,16 +333,8 @@ class QueryCoordinator:
         before = sorted(number for number in self.checkpoint.committed() if number < epoch)
         if not before:
             return
-        where = (
-            f"the checkpoint {self.settings.checkpoint} has no decision log, but {n(len(before), 'epoch')}"
-        )
         if not self.settings.adopt:
-            raise AdoptionError(
-                f"{where} up to chk-{before[-1]} that another sink wrote, or that failed before onceonly could "
-                "begin them, in a foreachBatch function that kept the error back",
-                next_step="set onceonly.adopt=true to take it over from the next epoch on (the one in flight "
-                "may double), or start on a new checkpoint",
-            )
+            raise no_log(self.settings.checkpoint, before)
         log.warning(
             "Query %s: taken over from another sink at chk-%s; if that sink had begun this epoch, its rows "
             "appear twice, once from each.",

@@ -61,6 +61,7 @@ from onceonly.protocol.messages import (
     VotesCollected,
 )
 from onceonly.protocol.planning import open_epoch
+from onceonly.protocol.skipping import why_stop
 from onceonly.protocol.states import Context, Resolving, State
 from onceonly.protocol.transitions import abandon, begin, resume, step
 
@@ -100,4 +101,5 @@ __all__ = [
     "open_epoch",
     "resume",
     "step",
+    "why_stop",
 ]

@@ -19,6 +19,7 @@ from onceonly.protocol.messages import (
     ReadChain,
     Report,
     ReportKind,
+    Stop,
     StopReason,
     SyncLink,
 )
@@ -46,17 +47,14 @@ def explained(context: s.Context, event: m.ChainRead) -> Move | None:
         return None
     if last is not None and last.kind is LinkKind.COMMIT and event.last_receipt is None:
         return _settle_before(context, last, passed)
-    begun = last is not None and last.epoch == passed.epoch
-    seen = begun and last is not None and last.reason != BEFORE_A_DRAIN
-    if passed.unchanged:
-        why = Skip.UNCHANGED
-    elif passed.taken:
-        why = Skip.SWALLOWED if seen else Skip.FOREIGN
-    else:
-        return stop(StopReason.PASSED, _unexplained(passed, seen=seen))
+    unexplained = why_stop(last, passed)
+    if unexplained is not None:
+        return s.Stopped(), (unexplained,)
+    taken = Skip.SWALLOWED if _is_seen(last, passed) else Skip.FOREIGN
+    why = Skip.UNCHANGED if passed.unchanged else taken
     link = Link(
         epoch=passed.epoch,
-        index=last.index + 1 if begun and last is not None else 0,
+        index=last.index + 1 if last is not None and last.epoch == passed.epoch else 0,
         kind=LinkKind.SKIPPED,
         plan=context.plan,
         run=context.run,
@@ -71,10 +69,23 @@ def explained(context: s.Context, event: m.ChainRead) -> Move | None:
     return s.Skipping(context, link), (PutLink(link),)
 
 
-def _unexplained(passed: Passed, *, seen: bool) -> str:
-    if seen:
-        return f"chk-{passed.epoch}: it was begun here and failed, and the foreachBatch function kept the error back"
-    return f"chk-{passed.epoch}: another sink wrote it, or a foreachBatch function returned without onceonly"
+def why_stop(last: Link | None, passed: Passed) -> Stop | None:
+    """Return the stop for an epoch that Spark has noted, and nobody may pass over; None where the query goes on. Pure.
+
+    ``last`` is the newest link of the log, None where there is none.
+    """
+    if passed.unchanged or passed.taken:
+        return None
+    if _is_seen(last, passed):
+        what = "it was begun here and failed, and the foreachBatch function kept the error back"
+    else:
+        what = "another sink wrote it, or a foreachBatch function returned without onceonly"
+    return Stop(StopReason.PASSED, f"chk-{passed.epoch}: {what}")
+
+
+def _is_seen(last: Link | None, passed: Passed) -> bool:
+    """Say whether the epoch was begun here; one that was only claimed in advance was not."""
+    return last is not None and last.epoch == passed.epoch and last.reason != BEFORE_A_DRAIN
 
 
 def skip_put(state: s.Skipping, event: m.LinkPersisted) -> Move:

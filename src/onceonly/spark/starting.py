@@ -1,7 +1,7 @@
 """A look at a checkpoint just before Spark reads it: PySpark's ``DataStreamWriter.start`` is wrapped.
 
-Spark reads its own files before it plans, so what a power loss has torn of them must be mended before. A query is one
-of ours if it writes by a format of ours, or if its checkpoint holds our log. The processes that plan and commit outlive
+Spark reads its own files before it plans, so what a power loss has torn of them must be mended before; and it plans
+nothing before something new comes in, so another sink's epochs must be refused before. A query is one of ours if it writes by a format of ours, or if its checkpoint holds our log. The processes that plan and commit outlive
 a query, and Spark does not tell them of a start; so a query by a format of ours carries one option more, drawn for each
 start: what was found out in the start before is then found out again. It begins with where this process answers them.
 Where PySpark has no writer for formats, a query by one of ours becomes one by ``foreachBatch`` here, with its options.
@@ -22,9 +22,18 @@ from typing import TYPE_CHECKING, Any
 from onceonly import background
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.checkpoint.torn import mend
+from onceonly.coordinator.adoption import refusal
 from onceonly.errors import OnceonlyError, SetupError
 from onceonly.log.place import FOLDER, elsewhere, home_of
-from onceonly.settings.query import CHECKPOINT, COMMIT_TIMEOUT, REPORT, START, parse_query, with_checkpoint
+from onceonly.settings.query import (
+    ADOPT,
+    CHECKPOINT,
+    COMMIT_TIMEOUT,
+    REPORT,
+    START,
+    parse_query,
+    with_checkpoint,
+)
 from onceonly.settings.registry import BUILT_IN, build, load, settings_of
 from onceonly.settings.savepoints import OPTIONS as SAVEPOINTS
 from onceonly.settings.telemetry import NAMES
@@ -84,7 +93,7 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
     # The later of the two is what Spark writes by.
     writer.foreachBatch = noting(
         _guarding(writer.foreachBatch),
-        lambda func: {_FORMAT: "", _OURS: _is_ours(func) or None, **lag.options_of(func)},
+        lambda func: {_FORMAT: "", _OURS: _is_ours(func) or None, **lag.options_of(func), **_taken_by(func)},
     )
     writer.queryName = noting(writer.queryName, lambda queryName: {_NAME: queryName})  # noqa: N803  PySpark's
     real_start = writer.start
@@ -98,8 +107,9 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
         if _look(noted, location):
             _warn(self, location)
         lag.want(location, noted)
+        _refuse(noted, location, args[0] if args else more.get("path"))
+        _refuse_foreign(noted, location)
         if noted.get(_FORMAT, "").startswith(_FORMATS):
-            _refuse(noted, location, args[0] if args else more.get("path"))
             if location:
                 reporting.ask(location, noted.get(REPORT, ""))
                 told = {name: noted[name] for name in _WATCHED if name in noted}
@@ -171,7 +181,7 @@ def _look(told: Mapping[str, str], location: str) -> bool:
     except OnceonlyError:
         return False  # refused by name, later
     folder = checkpoint.files.folder
-    is_ours = _OURS in told or told.get(_FORMAT, "").startswith(_FORMATS)
+    is_ours = _is_by_us(told)
     if folder is not None:
         is_ours = is_ours or (folder / FOLDER).is_dir()
         if is_ours:
@@ -185,20 +195,48 @@ def _look(told: Mapping[str, str], location: str) -> bool:
     return is_ours
 
 
+def _is_by_us(told: Mapping[str, str]) -> bool:
+    """Say whether a query is written by a format of ours, or by a function of ``onceonly.sink`` itself."""
+    return _OURS in told or told.get(_FORMAT, "").startswith(_FORMATS)
+
+
 def _refuse(told: Mapping[str, str], location: str, path: str | None) -> None:
     """See that a format takes the options that it is given. Raises ``ConfigurationError``.
 
     The planner would say the same, but after the session has warmed up, and in the midst of Spark's own words. What
     this machine lacks is left to it: it may have another Python.
     """
-    form = told[_FORMAT].removeprefix(_FORMATS)
+    word = told.get(_FORMAT, "")
+    form = word.removeprefix(_FORMATS)
     sink = BUILT_IN.get(form)
-    if sink is None:
+    if form == word or sink is None:
         return
     with contextlib.suppress(SetupError):
-        options = take_partition_by(_options(told, path), load(sink).declared, who=told[_FORMAT])
+        options = take_partition_by(_options(told, path), load(sink).declared, who=word)
         where = {CHECKPOINT: location} if location else {}
         build(settings_of({**options, **where}, form, sink).sink, sink).close()
+
+
+def _refuse_foreign(told: Mapping[str, str], location: str) -> None:
+    """See that a query of ours does not go on from another sink's epochs unasked. Raises ``AdoptionError``.
+
+    The first plan would say the same; but it comes with the first new row.
+    """
+    if not location or not _is_by_us(told):
+        return
+    if parse_query({ADOPT: told.get(ADOPT, "false"), CHECKPOINT: location}).adopt:
+        return
+    refused = None
+    with contextlib.suppress(OnceonlyError, WaitTimeoutError):  # what cannot be told now, the plan tells
+        refused = background.begin("onceonly-look", refusal, location).result(_STORE_S)
+    if refused is not None:
+        raise refused
+
+
+def _taken_by(function: object) -> dict[str, str]:
+    """Say whether a function of ``onceonly.sink`` takes a checkpoint over; nothing of other functions."""
+    told: Mapping[str, str] = getattr(function, "query_options", None) or {}
+    return {name: text for name, text in told.items() if name.lower() == ADOPT}
 
 
 def _options(told: Mapping[str, str], path: str | None) -> dict[str, str]:
