@@ -403,6 +403,45 @@ def test_a_first_epoch_beside_those_of_another_query_is_told(
     assert "has written nothing to" not in caplog.text
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_queries_that_begin_at_once_do_not_both_write_what_readers_cannot_read_together(
+    bench: Files, first: int
+) -> None:
+    both = [bench, Files(bench.target, {"partitionby": ""}, query="q-2")]
+    sinks = [each.sink() for each in both]
+    handles = [each.prepared(rows(number)) for number, each in enumerate(both)]  # neither finds the other
+    for number in (first, first, 1 - first):  # the first one's try was broken off, and comes again
+        if number == first:
+            sinks[number].rehearse([handles[number]], {})
+        else:
+            with pytest.raises(ConfigurationError, match="is about to be written to") as caught:
+                sinks[number].rehearse([handles[number]], {})
+    assert f"The first epoch of query {both[first].query}, sink files, is" in caught.value.what
+    assert "The epoch was not decided" in caught.value.what
+    assert str(bench.target / "_onceonly" / "first-epoch") in caught.value.next_step
+    both[first].finish(0, handles[first])
+    with pytest.raises(ConfigurationError, match=r"The files in .* were written") as caught:
+        sinks[1 - first].rehearse([handles[1 - first]], {})
+    assert not (bench.target / "_onceonly" / "first-epoch").exists()
+
+
+def test_a_claim_of_a_first_epoch_is_in_nobodys_way_who_writes_alike_or_whose_it_is(bench: Files) -> None:
+    alike = Files(bench.target, {"partitionby": ""}, query="q-2")
+    claimed = bench.target / "_onceonly" / "first-epoch"
+    bench.sink().rehearse([bench.prepared(rows(1))], {})
+    bench.options = {"partitionby": ""}  # the query was started otherwise, before its first epoch was decided
+    handles = [each.prepared(rows(number)) for number, each in enumerate((bench, alike))]
+    for each, handle in zip((bench, alike), handles, strict=True):
+        each.sink().rehearse([handle], {})
+    alike.finish(0, handles[1])
+    assert claimed.read_bytes().startswith(b"q-1/files\n"), "only its own epoch ends it"
+    bench.finish(0, handles[0])
+    assert not claimed.exists()
+    claimed.write_bytes(b"q-1/files\n")  # it died between its manifest and that
+    bench.sink().rehearse([bench.prepared(rows(2), epoch=1)], {})
+    assert not claimed.exists()
+
+
 @pytest.mark.parametrize(
     ("names", "goes"),
     [("id,day,note", True), ("id,date", True), ("id", True), ("day,id", False), ("id,note,day", False)],
@@ -415,7 +454,7 @@ def test_a_column_of_csv_keeps_its_place_as_readers_go_by_it(quick: Path, names:
         bench.sink().check(bench.context)
         return
     with pytest.raises(
-        ConfigurationError, match=f"have the columns id, day, and .* have {names.replace(',', ', ')}"
+        ConfigurationError, match=f"csv with the columns id, day, and .* have {names.replace(',', ', ')}"
     ):
         bench.sink().check(bench.context)
     bench.options["format"] = "json"

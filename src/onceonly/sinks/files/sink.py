@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, Part, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.files import auditing, checks, committer, looking_up, past, withdrawing
+from onceonly.sinks.files import auditing, checks, committer, looking_up, mixing, past, withdrawing
 from onceonly.sinks.files.manifests.expiry import Retention
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
@@ -50,6 +50,8 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         self._root: Path | None = None
         self._renewal: Renewal | None = None
         self._retention: Retention | None = None
+        self._has_begun = False
+        """Whether the query is known to have an epoch in the target."""
 
     @cached_property
     def _target(self) -> Target:
@@ -94,6 +96,18 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         """Drop the attempt's temporary files."""
         transaction.discard()
 
+    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:  # noqa: ARG002
+        """See that a query's first epoch goes with those of others who begin at the same time."""
+        if not self._has_begun:
+            first = Prepared.of(handles[0])
+            own, target = Ledger(self._target.files, first.manifests), self._files.target
+            try:
+                self._has_begun = mixing.claim(self._target.files, target, own, first.layout)
+            except OSError as error:
+                raise unavailable(
+                    f"what is about to be written to {target} could not be compared", error
+                ) from error
+
     def commit(self, handle: Handle) -> Outcome:
         """Give each file its final name."""
         return committer.commit(self._target, self._files.target, handle)
@@ -110,6 +124,9 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         """Make the epoch durable, and put its manifest; now and then see to what becomes too old."""
         target = self._files.target
         committer.complete(self._target, target, context, epoch, handles)
+        if not self._has_begun:
+            own = Ledger(self._target.files, manifest_folder(target, context.query, context.sink))
+            mixing.release(self._target.files, target, own)
         if handles:
             self._renewal = self._renewal or Renewal(self._store, target)
             layout = Prepared.of(handles[0]).layout
