@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from tests.unit.test_coordinator_query import barrier, complete
 from onceonly import failpoints
 from onceonly.coordinator import left
 from onceonly.coordinator.query import QueryCoordinator
-from onceonly.errors import ConfigurationError, ReplayMismatchError
+from onceonly.errors import ConfigurationError, LogError, ReplayMismatchError
 from onceonly.executor.ballot import Ballot
 from onceonly.executor.slot import run_slot
 from onceonly.failpoints import FailpointError
@@ -119,6 +120,36 @@ def test_a_target_that_answers_late_is_let_go_by_then(
     assert "no answer within" in caplog.text
     answers.set()
     assert closed.wait(5)
+
+
+@pytest.mark.parametrize(
+    ("dies_at", "told"),
+    [
+        ("receipt.before_put", "its former sink former has chk-1"),
+        ("complete.before", "was decided for chk-1 by"),
+    ],
+)
+def test_an_older_checkpoint_is_noticed_though_its_sink_has_another_name_by_now(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: str, told: str
+) -> None:
+    options = {"path": str(tmp_path / "out"), "format": "json"}
+
+    def start(name: str) -> QueryCoordinator:
+        return started(checkpoint, name, BUILT_IN["files"], **options)
+
+    decided(start("former"), FilesSink(options), "former")
+    goes_on(checkpoint)
+    backup = shutil.copytree(checkpoint, tmp_path / "backup")
+    assert start("renamed").plan(1, run="r").mode is Mode.RUN
+    with monkeypatch.context() as patch:
+        patch.setenv("ONCEONLY_FAILPOINTS", f"{dies_at}=raise")
+        patch.setattr(failpoints, "_counts", {})
+        with pytest.raises(FailpointError):
+            decided(start("former"), FilesSink(options), "former", epoch=1)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(backup, checkpoint)
+    with pytest.raises(LogError, match=f"{told}.*: an older checkpoint was restored"):
+        start("renamed").plan(1, run="s")
 
 
 # --- a decision whose commits failed, kept back by a foreachBatch function that goes on with another sink ------

@@ -2,7 +2,8 @@
 
 The start that claims ends what they left open, as it does for sinks that stay: a target may keep it for long (Kafka's
 readers wait for its time-out), or for ever (files). It does its best: nothing of the query depends on it. But what is
-decided for one of them is committed before the query goes on. Driver.
+decided for one of them is committed before the query goes on; and where one is known to have come further than the
+checkpoint, that is an older one, and its rows would be written again under the new name. Driver.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ _WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LeftSink:
-    """A sink that the query no longer has, made once more, and what it left open."""
+    """A sink that the query no longer has, made once more, what it left open, and its newest epoch by its target."""
 
     name: str
     sink: Sink
     leftovers: Sequence[Leftover]
+    newest: int | None
 
 
 def left_sinks(
@@ -109,16 +111,18 @@ def _let_go(asked: Future[LeftSink | None]) -> None:
 
 
 def _ask(name: str, link: Link, revive: Revive, query: str) -> LeftSink | None:
-    """Return the sink and what it left open; None where there is nothing to be asked."""
+    """Return the sink, what it left open and how far it came; None where there is nothing to be asked."""
     use, then = link.uses[name], link.settings.get(name, {})
     sink = revive(name, use, then)
     if sink is None:
         return None
     try:
-        if sink.capabilities.recovers and then and not differing(then, sink.identity()):
+        if then and not differing(then, sink.identity()):
             context = QueryContext(query=query, sink=name, guarantee=use.guarantee)
-            if leftovers := list(sink.recover(context)):
-                return LeftSink(name, sink, leftovers)
+            leftovers = list(sink.recover(context)) if sink.capabilities.recovers else []
+            newest = sink.newest_epoch(context)
+            if leftovers or newest is not None:
+                return LeftSink(name, sink, leftovers, newest)
     except BaseException:  # whatever it is, its connections are nobody else's
         close(sink)
         raise

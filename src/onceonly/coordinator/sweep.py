@@ -86,11 +86,7 @@ class Sweeper:
                 return protocol.SweepFailed(f"sink {name}: {error.what}", needs)
             return protocol.SweepFailed(f"sink {name}: {type(error).__name__}: {error}")
         if newer:
-            raise LogError(
-                f"Query {self._log.query} is at chk-{link.epoch} by its checkpoint, and transaction "
-                f"{newer[0].transaction} {_place(newer[0])}: an older checkpoint was restored. Nothing was swept.",
-                next_step="Restore the newest checkpoint; or start on a new one, and accept that rows are repeated.",
-            )
+            raise self._older(link, _said(newer[0]))
         return protocol.Swept(len(everything))
 
     def _forgotten(
@@ -112,16 +108,34 @@ class Sweeper:
         return [] if early else found
 
     def _sweep_left(self, link: Link) -> None:
-        """Do the same for sinks that the query has no more, best effort, once the epoch is claimed by ``link``."""
+        """Do the same for sinks that the query has no more, best effort, once the epoch is claimed by ``link``.
+
+        Raises ``LogError`` where one of them is known to have come further than the checkpoint.
+        """
         for each in self._left():
+            ahead = ""
             try:
-                found = [one for one in each.leftovers if not _is_newer(one, link)]
                 chain = self._log.chain(link.epoch)
                 if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
                     return
-                self._void(link, each.name, found, each.sink)
+                if each.newest is not None and each.newest > _committed(link):
+                    ahead = f"the target of its former sink {each.name} has chk-{each.newest}"
+                elif forgotten := self._forgotten(link, chain, each.name, each.leftovers):
+                    ahead = _said(forgotten[0])
+                else:
+                    found = [one for one in each.leftovers if not _is_newer(one, link)]
+                    self._void(link, each.name, found, each.sink)
             except Exception as error:  # noqa: BLE001  whatever it is, the query needs nothing of it
                 log.warning("What sink %s left open is not all ended: %s", each.name, error)
+            if ahead:
+                raise self._older(link, ahead)
+
+    def _older(self, link: Link, ahead: str) -> LogError:
+        return LogError(
+            f"Query {self._log.query} is at chk-{link.epoch} by its checkpoint, and {ahead}: an older checkpoint was "
+            "restored. Nothing was written.",
+            next_step="Restore the newest checkpoint; or start on a new one, and accept that rows are repeated.",
+        )
 
     def _void(self, link: Link, name: str, leftovers: Sequence[Leftover], sink: Sink) -> None:
         """Abort what is left open; many at a time, as readers stand still before the first that is open."""
@@ -142,19 +156,28 @@ class Sweeper:
 
 def _is_newer(leftover: Leftover, link: Link) -> bool:
     """Say whether what was found is of a world that is ahead of the checkpoint."""
-    # Of an epoch that is claimed, nothing is committed; of one that is decided, all or a part may be.
-    committed = link.epoch if link.kind is LinkKind.COMMIT else link.epoch - 1
     belongs, follows = leftover.epoch, leftover.committed
-    return (belongs is not None and belongs > link.epoch) or (follows is not None and follows > committed)
+    return (belongs is not None and belongs > link.epoch) or (
+        follows is not None and follows > _committed(link)
+    )
+
+
+def _committed(link: Link) -> int:
+    """Return the newest epoch of which a target may have something under a link."""
+    # Of an epoch that is claimed, nothing is committed; of one that is decided, all or a part may be.
+    return link.epoch if link.kind is LinkKind.COMMIT else link.epoch - 1
 
 
 def _guarantee(link: Link, name: str) -> Guarantee:
     return link.uses[name].guarantee if name in link.uses else link.guarantee
 
 
-def _place(leftover: Leftover) -> str:
+def _said(leftover: Leftover) -> str:
+    """Say of a transaction why it is of a world that is ahead."""
     if leftover.is_decided:
-        return f"was decided for chk-{leftover.epoch} by a link that the log does not have"
-    if leftover.epoch is not None:
-        return f"belongs to chk-{leftover.epoch}"
-    return f"is open beside the committed chk-{leftover.committed}"
+        place = f"was decided for chk-{leftover.epoch} by a link that the log does not have"
+    elif leftover.epoch is not None:
+        place = f"belongs to chk-{leftover.epoch}"
+    else:
+        place = f"is open beside the committed chk-{leftover.committed}"
+    return f"transaction {leftover.transaction} {place}"

@@ -279,7 +279,8 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     def newest_epoch(self, context: QueryContext) -> int | None:  # noqa: ARG002
         """Return the newest epoch of this query of which the target holds anything, by its own books.
 
-        None where it holds none, or does not tell. An operator's process; only looks. Raise ``UnavailableError``.
+        None where it holds none, or does not tell. An operator's process; driver, at the start of a query that has the
+        sink no more. Only looks. Raise ``UnavailableError``.
         """
         return None
 
