@@ -8,6 +8,7 @@ lets the next epoch go on without a claim (docs/adr/0004-plan-identity.md).
 from __future__ import annotations
 
 import logging
+import shlex
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +20,7 @@ from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator.adoption import no_log
 from onceonly.coordinator.apart import Apart
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.errors import CheckpointMovedError, OnceonlyError
+from onceonly.errors import CheckpointMovedError, InDoubtError, OnceonlyError
 from onceonly.executor.dead_letters import columns_of, require_few
 from onceonly.executor.kept import close
 from onceonly.guards.guard import Guard
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from onceonly.checkpoint.reading import QueryCheckpoint
     from onceonly.executor.ballot import Ballot
     from onceonly.guards.source import Source
+    from onceonly.log.actions import Action
     from onceonly.model import Guarantee, Passed, Plan, SinkUse, Span, Vote
     from onceonly.ports import Sink
     from onceonly.savepoints.keeping import Keeper
@@ -213,7 +215,7 @@ class QueryCoordinator:
         last, self._last = self._last, None
         goes_on = last is not None and last.epoch == epoch - 1 and run == self._run
         self._run = run
-        with self._present():
+        with self._present(), self._telling_of_doubt():
             plan = self._coordinator.plan(
                 epoch,
                 sinks=None if sinks is None else self._with_letters(sinks),
@@ -323,6 +325,25 @@ class QueryCoordinator:
             for action in reversed(ActionFiles(log_store(self.settings.checkpoint)).newest()):
                 if action.epoch >= epoch - 1:
                     log.warning("Query %s: %s.", self.query, action.sentence)
+
+    @contextmanager
+    def _telling_of_doubt(self) -> Iterator[None]:
+        """Say so where an operator's command that was broken off may have left an epoch in doubt."""
+        try:
+            yield
+        except InDoubtError as error:
+            newest: list[Action] = []
+            with suppress(OnceonlyError):  # for people
+                newest = ActionFiles(log_store(self.settings.checkpoint)).newest(1)
+            if not newest or newest[0].after or not newest[0].against:
+                raise
+            where = shlex.quote(self.settings.checkpoint)
+            raise InDoubtError(
+                f"{error.what} It may be by a command that was broken off: {newest[0].sentence}.",
+                next_step=f"Run it again, and it goes on: onceonly transactions abort chk-{newest[0].epoch} "
+                f"--against-decision --because TEXT {where}; then start the query. Or, if it had done nothing: "
+                f"{error.next_step}",
+            ) from error
 
     def _passed(self, epoch: int, *, since: int) -> Passed | None:
         """Say what Spark has noted of an epoch that the log does not know, and whether it is taken over."""
