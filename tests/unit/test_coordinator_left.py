@@ -128,7 +128,7 @@ def test_a_target_that_answers_late_is_let_go_by_then(
 @pytest.mark.parametrize(
     ("dies_at", "told"),
     [
-        ("receipt.before_put", "its former sink former has chk-1"),
+        ("receipt.before_put", "its sink former has chk-1"),
         ("complete.before", "was decided for chk-1 by"),
     ],
 )

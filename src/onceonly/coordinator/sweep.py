@@ -119,7 +119,7 @@ class Sweeper:
                 if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
                     return
                 if each.newest is not None and each.newest > _committed(link):
-                    ahead = f"the target of its former sink {each.name} has chk-{each.newest}"
+                    ahead = f"the target of its sink {each.name} has chk-{each.newest}"
                 elif forgotten := self._forgotten(link, chain, each.name, each.leftovers):
                     ahead = _said(forgotten[0])
                 else:
