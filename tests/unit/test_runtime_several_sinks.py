@@ -196,8 +196,17 @@ def test_at_most_once_the_sink_is_told_of_every_handle_and_looks_what_is_there(k
     assert {epoch for epoch, _ in seen} == {0, 1}
 
 
-def test_what_was_tried_at_most_once_is_completed_as_that_by_a_run_that_promises_more() -> None:
-    job = Job(guarantee=Guarantee.AT_MOST_ONCE, graceful=False)
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (Guarantee.AT_MOST_ONCE, Guarantee.EXACTLY_ONCE),
+        (Guarantee.EXACTLY_ONCE, Guarantee.AT_MOST_ONCE),
+    ],
+)
+def test_an_epoch_is_completed_as_it_was_promised_by_a_run_that_promises_otherwise(
+    then: Guarantee, now: Guarantee
+) -> None:
+    job = Job(guarantee=then, graceful=False)
 
     def die(step: str, value: object) -> None:
         if step == "link.after" and _names(value):
@@ -213,9 +222,9 @@ def test_what_was_tried_at_most_once_is_completed_as_that_by_a_run_that_promises
         seen.append((epoch, context.guarantee))
 
     job.sinks["a"].complete = complete  # type: ignore[method-assign]  # listening in
-    job.guarantee = Guarantee.EXACTLY_ONCE
+    job.guarantee = now
     job.finish(1)
-    assert seen == [(0, Guarantee.AT_MOST_ONCE), (1, Guarantee.EXACTLY_ONCE)]
+    assert seen == [(0, then), (1, now)]
 
 
 def _die_once(step: str) -> Callable[[str, object], None]:

@@ -80,13 +80,13 @@ class Commits:
 
     def complete(self, link: Link) -> None:
         """Tell each sink of a link that its epoch is committed as a whole."""
-        once = link.guarantee is Guarantee.AT_MOST_ONCE
         for name, committed in handles_of(link.output).items():
             failpoints.hit("complete.before", of=name)
             with self._told(link, name, "complete") as sink:
                 context = self._context(name)
-                # What was tried once only may not be there, whatever the sink promises by now.
-                context = replace(context, guarantee=link.guarantee) if once else context
+                # What was tried once only may not be there, and all else is, whatever the sink promises by now.
+                if Guarantee.AT_MOST_ONCE in {link.guarantee, context.guarantee}:
+                    context = replace(context, guarantee=link.guarantee)
                 sink.complete(context, link.epoch, committed)
             self._record("epoch.completed", link.epoch, run=link.run, sink=name, handles=len(committed))
 
