@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -10,17 +11,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from tests.unit.sql_bench import Bench, rows
+from tests.unit.test_coordinator_query import barrier, complete
 
+from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import (
     ConfigurationError,
     InDoubtError,
+    LogError,
     OnceonlyError,
     RecordRefusedError,
     TargetBehindError,
     UnavailableError,
 )
+from onceonly.executor.slot import run_slot
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
 from onceonly.ports import WriteContext
+from onceonly.settings.query import QuerySettings, SinkSettings
+from onceonly.settings.registry import BUILT_IN, build
 from onceonly.sinks.sql import books, past
 from onceonly.sinks.sql.options import Url
 from onceonly.sinks.sql.sink import SqliteSink
@@ -529,6 +536,41 @@ def test_an_older_checkpoint_stops_before_its_decision(bench: Bench) -> None:
     handle, _ = bench.stage(rows(id=[0]), facts, epoch=4)
     with pytest.raises(ConfigurationError, match="has chk-5 of query q already"):
         bench.sink().rehearse([handle], facts)
+
+
+def test_a_checkpoint_that_is_one_epoch_older_stops_its_start(bench: Bench, tmp_path: Path) -> None:
+    """Its epoch is the newest one of the books, which would take it as a part of that."""
+    bench.run("CREATE TABLE t (id BIGINT)")
+    checkpoint = tmp_path / "checkpoint"
+    for folder in ("offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id": "q"}', encoding="utf-8")
+    barrier(checkpoint, 0)
+    options = {"url": bench.url, "table": "t"}
+    own = SinkSettings(name="sql", options=options)
+
+    def run(epoch: int) -> None:
+        driver = QueryCoordinator(QuerySettings(checkpoint=str(checkpoint)), actor="driver", application="a")
+        driver.enlist(own, BUILT_IN["sqlite"], (("id", "bigint"),))
+        with closing(driver):
+            plan = driver.plan(epoch, run="r")
+            sink = build(own, BUILT_IN["sqlite"], checkpoint=str(checkpoint))
+            context = WriteContext(
+                query="q", sink="sql", run="r", epoch=epoch, plan=plan.id, slot=0, attempt="0",
+                guarantee=Guarantee.EXACTLY_ONCE, mode=plan.mode, facts=plan.facts["sql"],
+            )  # fmt: skip
+            driver.decide(plan, [run_slot(sink, plan, context, [rows(id=[epoch])])])
+        complete(checkpoint, epoch)
+        barrier(checkpoint, epoch + 1)
+
+    run(0)
+    backup = shutil.copytree(checkpoint, tmp_path / "backup")
+    run(1)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(backup, checkpoint)
+    with pytest.raises(LogError, match=r"the newest epoch of q\.sql is chk-1 in its target: an older"):
+        run(1)
+    assert bench.run("SELECT id FROM t ORDER BY id") == [(0,), (1,)]
 
 
 def test_a_backup_that_is_restored_while_the_query_runs_takes_no_further_epoch(

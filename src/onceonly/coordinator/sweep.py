@@ -178,6 +178,8 @@ def _said(leftover: Leftover) -> str:
         place = f"was decided for chk-{leftover.epoch} by a link that the log does not have"
     elif leftover.epoch is not None:
         place = f"belongs to chk-{leftover.epoch}"
-    else:
+    elif leftover.is_open:
         place = f"is open beside the committed chk-{leftover.committed}"
+    else:
+        return f"{leftover.transaction} is chk-{leftover.committed} in its target"
     return f"transaction {leftover.transaction} {place}"

@@ -22,9 +22,8 @@ from onceonly.families.keyed.options import DECLARED, Columns
 from onceonly.families.keyed.rows import KEY, KeyedRows
 from onceonly.families.keyed.versions import GENERATION, Origin, generation_of, try_of
 from onceonly.families.staged import StagedSink
-from onceonly.families.staged.sink import named
+from onceonly.families.staged.sink import named, newest_of
 from onceonly.model import Capabilities, Guarantee
-from onceonly.ports import Leftover
 from onceonly.ports.standing import COUNTED, Held, Untold
 from onceonly.words import n
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from onceonly.families.staged.area import StagedAttempt
     from onceonly.model import Handle
     from onceonly.options import Option
-    from onceonly.ports import QueryContext, Refused, WriteContext
+    from onceonly.ports import Leftover, QueryContext, Refused, WriteContext
 
 WRITE_AGAIN = (
     "restore what is newer; or start on a new checkpoint from an older offset of the source: rows that are there "
@@ -271,14 +270,7 @@ class KeyedSink(StagedSink):
         found = list(super().recover(context))
         # Who has committed itself knows that the target is not ahead of the checkpoint.
         newest = self.newest(context.query, context.sink) if self._noted is None else None
-        if newest is not None:
-            name = f"the newest epoch of {context.query}.{context.sink}"
-            found.append(Leftover(transaction=name, is_open=False, committed=newest))
-        return found
-
-    def abort(self, handle: Handle) -> None:
-        if handle.data:  # else it is the newest epoch, of which nothing is open
-            super().abort(handle)
+        return found if newest is None else [*found, newest_of(context, newest)]
 
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         names = named(handles)

@@ -179,7 +179,8 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
         ]
 
     def abort(self, handle: Handle) -> None:
-        self._remove([handle])
+        if handle.data:  # else it is the newest epoch, of which nothing is open
+            self._remove([handle])
 
     def look_up(self, handle: Handle) -> Standing:
         # What is staged before the books, as in a commit.
@@ -254,6 +255,12 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
 
 def _folder(context: QueryContext | WriteContext) -> str:
     return f"{context.query}/{context.sink}"
+
+
+def newest_of(context: QueryContext, epoch: int) -> Leftover:
+    """Return the newest epoch of a target's books as a sweep is told of it: an older checkpoint is noticed by it."""
+    name = f"the newest epoch of {context.query}.{context.sink}"
+    return Leftover(transaction=name, is_open=False, committed=epoch)
 
 
 def named(handles: Iterable[Handle]) -> Names:

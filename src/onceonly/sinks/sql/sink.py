@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.names import epoch_of
+from onceonly.families.staged.sink import newest_of
 from onceonly.model import differing
 from onceonly.ports.standing import NO_COLUMNS, Held, Untold
 from onceonly.sinks.sql import past
@@ -72,6 +73,7 @@ class SqlSink(StagedSink):
         self._table: Table | None = None
         self._match: Match | None = None
         self._is_large = False
+        self._has_applied = False
         self._owner = ("", "")
         self._meaning: Meaning | None = None
 
@@ -167,9 +169,12 @@ class SqlSink(StagedSink):
         return self._target.read_back([(name, of_spark(kind)) for name, kind in context.columns])
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
-        """List what is staged; the books say what of it has ended."""
+        """List what is staged; the books say what of it has ended, and how far they have come."""
         self._owner = (context.query, context.sink)
-        return super().recover(context)
+        found = list(super().recover(context))
+        # Who has applied an epoch itself knows that the target is not ahead of the checkpoint.
+        newest = None if self._has_applied else self._target.newest(self._books)
+        return found if newest is None else [*found, newest_of(context, newest)]
 
     def hanging(self) -> Iterable[Hanging]:
         """List what is staged, of whichever query, and of which queries the books have handles."""
@@ -179,6 +184,7 @@ class SqlSink(StagedSink):
         """Write the rows, and note their names, in one transaction."""
         try:
             self._target.apply(staged, _epochs(staged), self._books, meaning=self._meaning)
+            self._has_applied = True
         except RecordRefusedError as error:
             raise RecordRefusedError(error.what, next_step=f"{error.next_step}; {_DIVERT}") from error
 
