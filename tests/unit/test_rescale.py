@@ -8,8 +8,11 @@ import pytest
 from tests.unit.operator_bench import QueryCoordinator, here
 
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.log.actions import Action
+from onceonly.events import stamp
+from onceonly.log.actions import Action, ActionFiles
+from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
+from onceonly.log.runs import Run, RunFiles
 from onceonly.model import Stamp
 from onceonly.operations import rescale
 from onceonly.operations.find import open_checkpoint
@@ -139,3 +142,19 @@ def test_the_record_says_what_was_dealt_out() -> None:
         "chk-4 was the newest when state was dealt out anew by hand (rescale) at now by ann on here: "
         "before, 2; after, 5"
     )
+
+
+def test_one_that_was_killed_when_it_was_done_is_no_trouble_once_the_query_has_gone_on(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until then, only the command tells whether state is dealt out: a start does not."""
+    long_ago = Stamp(at="2026-01-01T00:00:00.000Z", host="h", pid=1)
+    ActionFiles(log_store(str(coordinator.path))).put(
+        Action(command="rescale", epoch=0, who="ann", stamp=long_ago, before="2")
+    )
+    runs = RunFiles(coordinator.path)
+    runs.put(Run(run="r", began=stamp(), ended=stamp().at))
+    asked = ("doctor", coordinator.path, "--only", "log")
+    assert (here(*asked), "onceonly rescale" in capsys.readouterr().out) == (1, True)
+    coordinator.complete(1)
+    assert (here(*asked), "onceonly rescale" in capsys.readouterr().out) == (0, False)

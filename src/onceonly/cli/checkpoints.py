@@ -117,11 +117,11 @@ def accept_move(path: str, *, yes: bool, force: bool) -> int:
         shared.tell(f"query {checkpoint.query}\n  from {checkpoint.home}\n  to   {checkpoint.address}")
         if shared.agreed("Is this where it shall be at home?", yes=yes):
             try:
-                move.accept(checkpoint, force=force)
+                lacking = move.accept(checkpoint, force=force)
             except OnceonlyError as error:
                 status = max(status, shared.report([Problem(checkpoint.path, error)], others=False))
             else:
-                shared.tell("accepted")
+                shared.tell(f"accepted{lacking}")
         else:
             status = max(status, shared.EXIT_ANOMALY)
     return status

@@ -129,7 +129,12 @@ def verify(place: str, *, as_json: bool) -> int:
             wrong[each.address.shown] = [each.damaged.what]
         if each.savepoint is not None:
             with progress("read") as told:
-                wrong[each.address.shown] = places.wrong(each.address, each.savepoint, told=told)
+                found_wrong = places.wrong(each.address, each.savepoint, told=told)
+            now = places.at(each.address) if found_wrong else each
+            if now is None or (now.savepoint is None and now.damaged is None):
+                shared.tell(f"{each.address.shown} was dropped meanwhile")
+                continue
+            wrong[each.address.shown] = found_wrong
     if as_json:
         shared.show_json(
             {"savepoints": [{"path": path, "wrong": sentences} for path, sentences in wrong.items()]}

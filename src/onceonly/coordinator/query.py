@@ -20,7 +20,7 @@ from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator.adoption import no_log
 from onceonly.coordinator.apart import Apart
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.errors import CheckpointMovedError, InDoubtError, OnceonlyError
+from onceonly.errors import CheckpointMovedError, InDoubtError, LogError, OnceonlyError
 from onceonly.executor.dead_letters import columns_of, require_few
 from onceonly.executor.kept import close
 from onceonly.guards.guard import Guard
@@ -107,14 +107,18 @@ class QueryCoordinator:
         self._members: dict[str, _Member] = {}
         self._last: Plan | None = None
         self._run = ""
-        self._log = open_log(
-            settings.checkpoint,
-            query=self.query,
-            keep=settings.history,
-            create=actor != "committer",
-            aside=True,
-            before_made=lambda: self._adopt(self.checkpoint.epoch()),
-        )
+        try:
+            self._log = open_log(
+                settings.checkpoint,
+                query=self.query,
+                keep=settings.history,
+                create=actor != "committer",
+                aside=True,
+                before_made=lambda: self._adopt(self.checkpoint.epoch()),
+            )
+        except LogError:
+            self._refuse_begun()
+            raise
         self._guard = (
             None
             if sources is None
@@ -144,7 +148,9 @@ class QueryCoordinator:
         self._keeper: Keeper | None = None
         if settings.savepoints is not None:
             from onceonly.savepoints.keeping import Keeper
+            from onceonly.savepoints.place import refuse_inside
 
+            refuse_inside(settings.savepoints.place, settings.checkpoint)
             self._keeper = Keeper(settings.checkpoint, self.query, settings.savepoints)
 
     def enlist(
@@ -349,8 +355,15 @@ class QueryCoordinator:
         """Say what Spark has noted of an epoch that the log does not know, and whether it is taken over."""
         return passed(self.checkpoint, epoch, taken=self.settings.adopt and epoch < since)
 
+    def _refuse_begun(self) -> None:
+        """Refuse a checkpoint that is being made of a savepoint: Spark gives it another id, and would begin anew."""
+        from onceonly.savepoints.starting import refuse_begun
+
+        refuse_begun(self.settings.checkpoint)
+
     def _adopt(self, epoch: int) -> None:
         """Refuse, or take over, a checkpoint whose earlier epochs another sink has written."""
+        self._refuse_begun()
         before = sorted(number for number in self.checkpoint.committed() if number < epoch)
         if not before:
             return

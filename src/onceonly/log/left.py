@@ -52,12 +52,18 @@ def require_home(
 def went_on(found: Identity, path: str) -> CheckpointMovedError:
     """Make the error of a place whose query was restored elsewhere."""
     folder = folder_of(parse(found.address))
-    gone = (
-        "; nothing is there on this machine: if that checkpoint was moved on, start it where it went; if it is gone "
-        f"for good, see to what it wrote, then: onceonly checkpoints accept-move --force {shlex.quote(path)}"
-    )
+    more = ""
+    if folder is not None and not folder.is_dir():
+        more = (
+            "; nothing is there on this machine: if that checkpoint was moved on, start it where it went; if it is "
+            f"gone for good, see to what it wrote, then: onceonly checkpoints accept-move --force {shlex.quote(path)}"
+        )
+    elif folder is not None and not (folder / "metadata").exists():
+        more = (
+            "; what is there is not whole, as the restore was broken off: first type it again as it was typed"
+        )
     return CheckpointMovedError(
         f"{path} is where query {found.query} was before it was restored from a savepoint to {found.address}: the job "
         "goes on there, and there is nothing to do here",
-        next_step=f"start the job at {found.address}{gone if folder is not None and not folder.is_dir() else ''}",
+        next_step=f"start the job at {found.address}{more}",
     )

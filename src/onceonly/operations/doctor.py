@@ -29,6 +29,7 @@ from onceonly.operations import (
     sinks,
 )
 from onceonly.operations.find import find, single
+from onceonly.operations.move import COMMAND as MOVE
 from onceonly.operations.probes import Health, Sick, Unasked, asked
 from onceonly.operations.rescale import COMMAND as RESCALE
 from onceonly.ports.standing import Stands
@@ -168,12 +169,17 @@ def _whole(checkpoint: Checkpoint) -> None:
 def _actions(checkpoint: Checkpoint) -> None:
     model, path = look.unsettled(checkpoint), shlex.quote(checkpoint.path)
     for action in [each for each in model.actions if each.command not in TIDIES][:1]:
-        # A start does what these commands do; where one has begun since, nothing of them is left.
+        # A start does what these commands do; where one has begun since, nothing of them is left. State is dealt out
+        # only by the command: then a later epoch has been noted.
         moot = any(seconds_of(run.began) > seconds_of(action.stamp) for run in model.runs)
-        if action.after or model.run.alive or (moot and action.command != RESCALE):
+        if action.command == RESCALE:
+            moot = moot and max(checkpoint.told.committed(), default=-1) > action.epoch
+        moot = moot or (action.command == MOVE and not model.is_moved)
+        if action.after or model.run.alive or moot:
             return
         again = {
             RESCALE: f"onceonly rescale {path} --partitions N --savepoint PLACE",
+            MOVE: f"onceonly checkpoints accept-move {path}",
             "restore": "onceonly savepoint restore as it was typed",
             "divert": f"start the query, or onceonly transactions divert what onceonly transactions list {path} shows",
         }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from onceonly import events
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, UnavailableError
 from onceonly.log import identity
-from onceonly.log.actions import OPERATOR
+from onceonly.log.actions import OPERATOR, ActionFiles
 from onceonly.log.history import by_sink, summarise
 from onceonly.log.left import RESTORED, is_end
 from onceonly.log.opening import look
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import TypeAlias
 
+    from onceonly.log.actions import Action
     from onceonly.model import SinkUse
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
@@ -111,10 +112,29 @@ def has_gone_on(checkpoint: Checkpoint, savepoint: Savepoint) -> bool:
     return any(chain and chain[-1].kind is LinkKind.COMMIT for chain in chains)
 
 
+def taken_back(checkpoint: Checkpoint) -> Action | None:
+    """Return the record of who has taken back what a query decided here, or has begun to; None where nobody has.
+
+    Of several the one that goes back furthest. What was taken back before the query began here was under no claim here.
+    """
+    found = [each for each in ActionFiles(checkpoint.store).newest() if each.plan and each.withdrawn]
+    return min(found, key=lambda each: each.epoch, default=None)
+
+
 def refuse_undone(lives: Sequence[Checkpoint], savepoint: Savepoint, decided: Link) -> None:
     """Raise where a savepoint's epoch, which was ``decided``, was taken back since: its rows are in no target."""
     own = [each for each in lives if each.log.token == savepoint.log]
-    if not own or _stands(own[-1], decided):
+    if not own:
+        return
+    taken = taken_back(own[-1])
+    if taken is not None and taken.epoch < savepoint.epoch <= _taken_to(own[-1], taken):
+        raise ConfigurationError(
+            f"all that was decided after chk-{taken.epoch} was taken back, or was to be, also rows up to "
+            f"chk-{savepoint.epoch} of the savepoint {savepoint.name}: they would be lost. {taken.sentence}",
+            next_step="type that restore again as it was typed; or take a savepoint of "
+            f"chk-{taken.epoch} or an earlier one; or fork this one, with targets of its own",
+        )
+    if _stands(own[-1], decided):
         return
     raise ConfigurationError(
         f"chk-{savepoint.epoch} of the savepoint {savepoint.name} is no epoch of its query any more: that was restored "
@@ -122,6 +142,14 @@ def refuse_undone(lives: Sequence[Checkpoint], savepoint: Savepoint, decided: Li
         next_step="take a savepoint of the query as it is now, or an older one; or fork this one, with targets of its "
         "own",
     )
+
+
+def _taken_to(checkpoint: Checkpoint, taken: Action) -> int:
+    """Return the newest epoch of which rows were taken back: all that is there, unless somebody has gone on there."""
+    newest = checkpoint.log.newest()
+    if newest is not None and checkpoint.was_restored:
+        return newest
+    return max(epoch for each in taken.withdrawn for epoch in each.epochs)
 
 
 def _stands(checkpoint: Checkpoint, decided: Link) -> bool:
@@ -190,10 +218,11 @@ def refuse_if_alive(checkpoint: Checkpoint, *, force: bool) -> None:
     settle.refuse_if_alive(checkpoint, force=force)
 
 
-def claim(checkpoint: Checkpoint) -> None:
+def claim(checkpoint: Checkpoint) -> str:
     """Put a claim after all that stands, so that whoever runs there decides nothing more. Idempotent.
 
-    Raises ``InDoubtError`` where the newest decision has no receipt, ``UnavailableError``.
+    Return the application of the claim that stands, empty where nothing was ever begun there. Raises ``InDoubtError``
+    where the newest decision has no receipt, ``UnavailableError``.
     """
     application = f"{OPERATOR}{secrets.token_hex(4)}"
     for number in range(_TRIES):
@@ -201,10 +230,10 @@ def claim(checkpoint: Checkpoint) -> None:
         newest = log.newest()
         chain = log.chain(newest) if newest is not None else ()
         if newest is None or not chain:
-            return  # nobody has begun an epoch
+            return ""  # nobody has begun an epoch
         last = chain[-1]
         if is_end(last):
-            return
+            return last.application
         if last.kind is not LinkKind.ABORT and log.receipt(newest) is None:
             beyond(checkpoint, newest - 1)  # says so
         follows = last.kind is LinkKind.ABORT
@@ -221,7 +250,7 @@ def claim(checkpoint: Checkpoint) -> None:
             stamp=events.stamp(),
         )
         if log.put_link(wanted) == wanted:
-            return
+            return application
     raise UnavailableError(
         f"a run on {checkpoint.path} decides faster than a claim can be put",
         next_step="stop it, then run this again",
@@ -260,8 +289,13 @@ def leave(checkpoint: Checkpoint, to: str) -> None:
 
 
 def stay(checkpoint: Checkpoint, to: str) -> None:
-    """Take ``leave`` back: the home is where it was. Idempotent. Raises ``UnavailableError``, ``LogError``."""
-    identity.record_move(checkpoint.store, checkpoint.home, former=home_of(to))
+    """Take ``leave`` back: the home is where it was. Idempotent. Raises ``UnavailableError``, ``LogError``.
+
+    So it is, too, where a command had left it that was killed before its claim.
+    """
+    was_left = checkpoint.home == home_of(to) and not checkpoint.was_restored
+    home = checkpoint.address if was_left else checkpoint.home
+    identity.record_move(checkpoint.store, home, former=home_of(to))
 
 
 def _short(use: SinkUse) -> str:

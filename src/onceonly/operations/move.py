@@ -6,7 +6,8 @@ import contextlib
 import re
 import shlex
 import stat
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from onceonly import events
 from onceonly.errors import CheckpointMovedError, ConfigurationError, OnceonlyError, UnavailableError
@@ -14,6 +15,7 @@ from onceonly.log import identity
 from onceonly.log.actions import Action, ActionFiles, user
 from onceonly.log.opening import accept_move
 from onceonly.log.place import log_store
+from onceonly.operations.former import taken_back
 from onceonly.operations.settle import refuse_if_alive
 from onceonly.savepoints.manifest import FILES
 from onceonly.savepoints.place import at as savepoint_at
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from onceonly.stores.address import Address
     from onceonly.stores.port import RewritableStore
 
+COMMAND: Final = "accept-move"
 # Of its clouds, and of Fabric.
 _OF_AZURE = re.compile(
     r"[a-z0-9-]+\.dfs\.(?:core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)|fabric\.microsoft\.com)"
@@ -61,6 +64,16 @@ def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
             f"it cannot be told whether the former place still has this log: {folder.parent} is not there on this "
             "machine, which may be a disk that is not mounted",
             next_step="mount it, or make sure that the former place is gone for good, and add --force",
+        )
+    taken = taken_back(checkpoint) if checkpoint.was_restored else None
+    if taken is not None and not force:
+        raise CheckpointMovedError(
+            f"{checkpoint.path} has not moved: its query was restored from a savepoint to {former.shown}, and what it "
+            f"had decided was taken back, or was to be, so that a start here would go on without these rows: "
+            f"{taken.sentence}",
+            next_step="start the job there; where that restore was broken off, type it again as it was typed; or, if "
+            f"that checkpoint is gone for good: onceonly savepoint create {shlex.quote(checkpoint.path)} PLACE --epoch "
+            f"chk-{taken.epoch}, and restore this one",
         )
     try:
         _refuse_stranger(former, parse(checkpoint.location))
@@ -97,19 +110,31 @@ def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
         )
 
 
-def accept(checkpoint: Checkpoint, *, force: bool) -> None:
+def accept(checkpoint: Checkpoint, *, force: bool) -> str:
     """Record the move, durably, after a last look: a person may have thought for long. Idempotent.
 
-    Raises as ``refuse_unless_moved``, before anything is written.
+    Return what the query goes on without, empty where it lacks nothing. Raises as ``refuse_unless_moved``, before
+    anything is written.
     """
     refuse_unless_moved(checkpoint, force=force)
-    now, newest = accept_move(checkpoint.location).address, checkpoint.log.newest()
+    lacking = _lacking(checkpoint)
+    actions, newest = ActionFiles(checkpoint.store), checkpoint.log.newest()
+    action = Action(
+        command=COMMAND, epoch=-1 if newest is None else newest, who=user(), stamp=events.stamp(),
+        before=f"at home at {checkpoint.home}{lacking}",
+    )  # fmt: skip
     if newest is not None:
-        action = Action(
-            command="accept-move", epoch=newest, who=user(), stamp=events.stamp(),
-            before=f"at home at {checkpoint.home}", after=f"at home at {now}",
-        )  # fmt: skip
-        ActionFiles(checkpoint.store).put(action)
+        actions.put(action)
+    now = accept_move(checkpoint.location).address
+    if newest is not None:
+        actions.put(replace(action, after=f"at home at {now}"))
+    return lacking
+
+
+def _lacking(checkpoint: Checkpoint) -> str:
+    taken = taken_back(checkpoint) if checkpoint.was_restored else None
+    rows = "; ".join(each.sentence for each in taken.withdrawn) if taken is not None else ""
+    return rows and f", without what was taken back {rows}"
 
 
 def _refuse_savepoint(checkpoint: Checkpoint) -> None:

@@ -8,6 +8,7 @@ one has open is swept here. *fork* is another query beside the first, which is l
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import shlex
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from onceonly.savepoints.manifest import FILES
 from onceonly.stores.opened import address_of, folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from onceonly.log.actions import Withdrawn
     from onceonly.operations.find import Checkpoint
@@ -83,14 +84,15 @@ def restore(  # noqa: PLR0913  one parameter for each option
         return whole
     starting.refuse_if_taken(to)
     lives, is_there = _lives(savepoint, address, to)
-    after = _after(savepoint, lives, output, is_there=is_there)
     newest = lives[-1] if is_there else None
-    if newest is not None:
-        former.refuse_if_alive(newest, force=force)
-        _refuse_missing(newest, savepoint)
     is_withdrawn = output is Output.WITHDRAW
-    to_go = withdrawing.refuse_unless_taken_back(after, savepoint, given) if is_withdrawn else ()
-    unasked = _refuse_gone(address, savepoint, sources or {}, for_good=bool(after) and is_withdrawn)
+    with _staying(newest, to):
+        after = _after(savepoint, lives, output, is_there=is_there)
+        if newest is not None:
+            former.refuse_if_alive(newest, force=force)
+            _refuse_missing(newest, savepoint)
+        to_go = withdrawing.refuse_unless_taken_back(after, savepoint, given) if is_withdrawn else ()
+        unasked = _refuse_gone(address, savepoint, sources or {}, for_good=bool(after) and is_withdrawn)
     agree(to_go)
     anew = output is Output.AGAIN and (bool(after) or not is_there)
     made = Made(
@@ -107,22 +109,18 @@ def restore(  # noqa: PLR0913  one parameter for each option
         former.leave(newest, to)
         try:
             former.refuse_if_alive(newest, force=force)
-            former.claim(newest)
+            claim = former.claim(newest)
             # It may have decided more meanwhile.
             now = _after(savepoint, lives, output if after else None, is_there=is_there)
         except BaseException:  # an interrupt, too
             former.stay(newest, to)
             raise
         _end_open(newest, savepoint, given, made, is_taken_back=bool(now) and not begun.anew)
-        record = _action("restore", savepoint, begun.query, to)
+        record = replace(_action("restore", savepoint, begun.query, to), plan=claim)
         logs = [newest.store]
         if not begun.anew and now:
             logs += [each.store for each, _ in now if each.path != newest.path]
-            # Before any target is touched, it is written down what is to go.
-            planned = withdrawing.refuse_unless_taken_back(now, savepoint, given)
-            _put(replace(record, after="", withdrawn=planned), logs)
-            require_alone()
-            record = replace(record, withdrawn=withdrawing.withdraw(now, savepoint, given))
+            record = _take_back(record, now, savepoint, given, logs, require_alone)
             made.told.extend(f"withdrawn {each.sentence}" for each in record.withdrawn)
         # Another command, to which this place looks like one that was broken off, may have gone on elsewhere.
         former.leave(newest, to)
@@ -169,6 +167,33 @@ def fork(
         starting.build(address, savepoint, to, begun, refused=not same_targets, before_id=bring, told=told)
     said = [*unasked, *brought, *_owner(address, to)]
     return Made(savepoint=savepoint, path=to, query=begun.query, anew=True, told=said)
+
+
+@contextlib.contextmanager
+def _staying(newest: Checkpoint | None, to: str) -> Iterator[None]:
+    """Let a query stay at home where it is, if it is refused: a command that was killed may have said otherwise."""
+    try:
+        yield
+    except OnceonlyError:
+        if newest is not None:
+            with contextlib.suppress(OnceonlyError):
+                former.stay(newest, to)
+        raise
+
+
+def _take_back(
+    record: Action,
+    now: After,
+    savepoint: Savepoint,
+    given: Given,
+    logs: Sequence[RewritableStore],
+    require_alone: Callable[[], None],
+) -> Action:
+    """Take back what was decided; before any target is touched, it is written down what is to go."""
+    planned = withdrawing.refuse_unless_taken_back(now, savepoint, given)
+    _put(replace(record, after="", withdrawn=planned), logs)
+    require_alone()
+    return replace(record, withdrawn=withdrawing.withdraw(now, savepoint, given))
 
 
 def _lives(savepoint: Savepoint, place: Address, to: str) -> tuple[list[Checkpoint], bool]:

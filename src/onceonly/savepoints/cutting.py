@@ -14,8 +14,9 @@ from onceonly.errors import ConfigurationError, LogError
 from onceonly.guards import known
 from onceonly.log import files as log_files
 from onceonly.log import origin
+from onceonly.log.left import was_restored
 from onceonly.log.opening import look
-from onceonly.log.place import FOLDER
+from onceonly.log.place import FOLDER, home_of
 from onceonly.savepoints import resolve
 from onceonly.sources.kinesis.carried import DeletedError, carried
 from onceonly.stores.opened import address_of, open_store
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from onceonly.model import Link, Receipt
     from onceonly.stores.port import RewritableStore
 
+_ID = "metadata"
 _IDENTITY = re.compile(rf"{FOLDER}/identity(\.\d+)?\.json")
 _ARCHIVES_AT_ONCE = 16
 
@@ -53,12 +55,25 @@ class Cut:
 def find_cut(checkpoint: str, epoch: int | None) -> Cut:
     """Find what a savepoint of an epoch holds, or of the newest that is whole. Any process; reads only.
 
-    Raises ``ConfigurationError`` for an epoch out of reach, ``LogError`` where there is none at all,
+    Raises ``ConfigurationError`` for an epoch out of reach, and where the query was restored elsewhere since, unless an
+    epoch is named; ``LogError`` where there is none at all, or Spark's id is gone,
     ``UnavailableError``; ``MissingError`` where something went away meanwhile, and it is to be tried again.
     """
     log, identity = look(checkpoint)
+    if epoch is None and identity.address != home_of(checkpoint) and was_restored(log):
+        raise ConfigurationError(
+            f"{checkpoint} is where query {identity.query} was before it was restored from a savepoint to "
+            f"{identity.address}: what it has decided since is there",
+            next_step=f"make one of {identity.address}; or name an epoch of before with --epoch, if it is meant",
+        )
     store = open_store(address_of(checkpoint))
     names = store.tree("")
+    if _ID not in names:
+        raise LogError(
+            f"{store.where(_ID)} is gone, in which Spark keeps the query's id: nothing could be started from such a "
+            "savepoint",
+            next_step="put it back from a backup or a savepoint of this checkpoint",
+        )
     ours = log.check()
     complete = [at for at in resolve.candidates(names) if at > ours.covered_to and at in ours.receipts]
     if epoch is not None and epoch not in complete:

@@ -1,7 +1,8 @@
 """Making a savepoint: the files of a decided epoch, beside a running job or with it down; the manifest last.
 
 What is listed may be gone when it is copied: a running query takes old files away. Then all is listed anew, and the
-newest epoch is a later one. Killed anywhere, it leaves a folder without a manifest, which ``drop`` takes away.
+newest epoch is a later one. Killed anywhere, it leaves a folder without a manifest, which ``drop`` takes away; where a
+copy fails, it is taken away at once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from onceonly.savepoints import manifest, resolve
 from onceonly.savepoints.copying import Copier, unheard
 from onceonly.savepoints.cutting import find_cut
 from onceonly.savepoints.manifest import Output, Savepoint
+from onceonly.savepoints.place import drop
 from onceonly.stores.opened import address_of
 from onceonly.stores.port import put_once
 
@@ -66,8 +68,14 @@ def create(
         called = name or _called(cut.epoch)
         copier = Copier(source, into.below(called).below(manifest.FILES.rstrip("/")))
         folder = Copier(source, into.below(called))
-        folder.put(manifest.BEGUN, manifest.encode_begun(cut.identity.query))
-        copied, gone = copier.copy_all(cut.names, own=cut.own, told=told)
+        try:
+            folder.put(manifest.BEGUN, manifest.encode_begun(cut.identity.query))
+            copied, gone = copier.copy_all(cut.names, own=cut.own, told=told)
+        except OnceonlyError:
+            # A place that is full would stay so by what each try leaves.
+            with suppress(OnceonlyError):
+                drop(into.below(called))
+            raise
         if not gone:
             break
         why = f"{gone[0]} was taken away while it was copied"

@@ -51,6 +51,22 @@ def refuse_unfit(place: str, checkpoint: str) -> None:
     Raises ``ConfigurationError`` where the place is in the checkpoint, or no folder that could be written to;
     ``UnavailableError``.
     """
+    refuse_inside(place, checkpoint)
+    into = address_of(place, what="the place of savepoints")
+    folder = folder_of(into)
+    if folder is None:
+        open_store(into).list_folders("")
+        return
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "this user may not write there" if there.is_dir() else "it is no folder"
+        raise ConfigurationError(
+            f"no savepoint can be made in {place}: {there}: {why}", next_step="name a folder"
+        )
+
+
+def refuse_inside(place: str, checkpoint: str) -> None:
+    """See that a place is not in a checkpoint, by their names. Raises ``ConfigurationError``."""
     into, source = address_of(place, what="the place of savepoints"), address_of(checkpoint)
     folder, around = folder_of(into), folder_of(source)
     if folder is not None and around is not None:
@@ -61,15 +77,6 @@ def refuse_unfit(place: str, checkpoint: str) -> None:
         raise ConfigurationError(
             f"{place} is in the checkpoint {checkpoint}, which the savepoint shall outlive",
             next_step="name a place beside it",
-        )
-    if folder is None:
-        open_store(into).list_folders("")
-        return
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = "this user may not write there" if there.is_dir() else "it is no folder"
-        raise ConfigurationError(
-            f"no savepoint can be made in {place}: {there}: {why}", next_step="name a folder"
         )
 
 

@@ -61,9 +61,25 @@ class Beginning:
 
 def refuse_if_taken(to: str) -> None:
     """See that a place is empty, or that a checkpoint was begun there. Raises ``ConfigurationError``."""
-    store = open_store(address_of(to))
-    if store.get(MARK) is None and store.tree(""):
-        raise _taken(to, "there is something in it")
+    _refuse_if_taken(open_store(address_of(to)), to)
+
+
+def _refuse_if_taken(store: RewritableStore, to: str) -> None:
+    found = _beginning(store.get(MARK))
+    if found is None:
+        if store.tree(""):
+            raise _taken(to, "there is something in it")
+    elif (other := _id_in(store)) not in {"", found.query} and _has_run(store, to, found):
+        raise _taken(to, f"query {other} has been started there since a restore or a fork was broken off")
+
+
+def _has_run(store: RewritableStore, to: str, begun: Beginning) -> bool:
+    """Say whether another query than the one that was begun at a place has done anything there.
+
+    A start that was refused has left no more than its id, and where it would have begun.
+    """
+    own = identity.read(log_store(to))
+    return bool(store.list_names("commits/")) if own is None else own.query != begun.query
 
 
 def _taken(to: str, what: str) -> ConfigurationError:
@@ -73,9 +89,22 @@ def _taken(to: str, what: str) -> ConfigurationError:
 
 
 def is_begun(to: str) -> bool:
-    """Say whether a checkpoint was begun at a place, and not finished: no query has run there."""
+    """Say whether a checkpoint was begun at a place, and not finished: its query has not run there."""
     store = open_store(address_of(to))
-    return store.get(MARK) is not None and not _id_in(store)
+    found = _beginning(store.get(MARK))
+    return found is not None and _id_in(store) != found.query
+
+
+def refuse_begun(checkpoint: str) -> None:
+    """See that no restore or fork to a place was broken off: what is there is not whole, or nothing is there yet.
+
+    Raises ``ConfigurationError``.
+    """
+    if is_begun(checkpoint):
+        raise ConfigurationError(
+            f"{checkpoint} is not whole: onceonly savepoint restore or fork has begun to make it, and was broken off",
+            next_step="type that command again as it was typed, then start the job; or empty this folder to begin anew",
+        )
 
 
 def finished(savepoint: Savepoint, to: str, *, anew: Collection[bool]) -> Beginning | None:
@@ -123,9 +152,8 @@ def begin(savepoint: Savepoint, to: str, *, anew: bool) -> Iterator[tuple[Beginn
     """
     address = address_of(to)
     store = open_store(address)
+    _refuse_if_taken(store, to)
     if store.get(MARK) is None:
-        if store.tree(""):
-            raise _taken(to, "there is something in it")
         query = str(uuid.uuid4()) if anew else savepoint.query
         drawn = Beginning(savepoint=savepoint.name, query=query, anew=anew)
         store.prepare([])
@@ -168,12 +196,12 @@ def build(
         identity.record_move(log_store(to), home_of(to))
     last = [name for name in kept if name.startswith(_LAST)]
     _copy(copier, savepoint, last, address, told, fork=begun.query if begun.anew else "")
+    own = json.dumps({"id": begun.query}, separators=(",", ":")).encode()
+    # Read before the rest is done that cannot be undone: somebody may drop the savepoint.
+    last_of_all = own if begun.anew else _data(savepoint, place, _ID)
     before_id()
     failpoints.hit("savepoint.before_id")
-    if begun.anew:
-        copier.put(_ID, json.dumps({"id": begun.query}, separators=(",", ":")).encode())
-    else:
-        _copy(copier, savepoint, [_ID], address, told)
+    copier.put(_ID, last_of_all)
     _finish(open_store(address))
 
 
@@ -263,8 +291,11 @@ def _begin_log(savepoint: Savepoint, place: Address, to: str, begun: Beginning, 
     link = decided_of(savepoint, place)
     store = log_store(to)
     store.prepare(log_files.FOLDERS)
-    if targets := _targets(savepoint, place, refused=refused):
-        put_once(store, origin.NAME, origin.encode(origin.Origin(targets=targets)))
+    wanted = origin.Origin(targets=_targets(savepoint, place, refused=refused))
+    if wanted.targets:
+        put_once(store, origin.NAME, origin.encode(wanted))
+    if (origin.read(store) or origin.Origin()) != wanted:
+        raise _taken(to, "a fork was begun there that keeps away from other targets")
     put_once(
         store,
         identity.NAME,

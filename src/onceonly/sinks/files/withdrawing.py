@@ -12,6 +12,7 @@ from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.paths import manifest_folder, real
 from onceonly.sinks.files.prepared import Prepared
 from onceonly.sinks.files.store import unavailable
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,7 @@ def withdraw(
         paths = [at / name for name in names]
         if only_look:
             ledger.divided(epoch)
+            _refuse_taken(store, at, ledger, epoch)
             return TakenBack(files=names)
         ledger.withdraw(epoch)
         for path in paths:
@@ -57,3 +59,20 @@ def withdraw(
     except OSError as error:
         raise unavailable(f"{error.filename or at} could not be taken back", error) from error
     return TakenBack(files=names)
+
+
+def _refuse_taken(store: Files, at: Path, ledger: Ledger, epoch: int) -> None:
+    """See that the files after an epoch are where readers saw them, as long as the manifests list them.
+
+    What a consumer has taken away is nobody's to take back.
+    """
+    listed = [at / file.path for each in ledger.manifests() if each.epoch > epoch for file in each.files]
+    there = {folder: frozenset(store.names(folder)) for folder in {path.parent for path in listed}}
+    gone = [path for path in listed if path.name not in there[path.parent]]
+    if gone:
+        raise ConfigurationError(
+            f"{n(len(gone), 'file is')} not in the target any more that epochs after chk-{epoch} have put there, such "
+            f"as {gone[0]}: a consumer has taken what it saw, and would get these rows once more",
+            next_step="take a newer savepoint; or bring back what was taken; or see to what was made of it, and say "
+            "--output again",
+        )

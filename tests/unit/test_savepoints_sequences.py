@@ -1,0 +1,299 @@
+"""Savepoints where others act meanwhile, or the command was broken off before: nothing is lost, and words are true."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import QUERY, QueryCoordinator, run
+from tests.unit.test_savepoints_withdraw import Job
+
+from onceonly import savepoints
+from onceonly.coordinator.query import QueryCoordinator as Planner
+from onceonly.errors import CheckpointMovedError, ConfigurationError, UnavailableError
+from onceonly.log import open_log
+from onceonly.log.actions import ActionFiles
+from onceonly.log.place import log_store
+from onceonly.operations import former, restoring, withdrawing
+from onceonly.operations.given import Given
+from onceonly.savepoints import place as places
+from onceonly.savepoints.copying import Copier
+from onceonly.settings.query import QuerySettings
+from onceonly.settings.savepoints import Keeping
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.unit.operator_bench import Ran
+
+    from onceonly.log.actions import Withdrawn
+    from onceonly.model import Link
+    from onceonly.operations.former import After
+    from onceonly.savepoints.manifest import File, Savepoint
+    from onceonly.stores.address import Address
+
+GIVES = "box=operator_bench:GivingBoxSink"
+OTHER = "99999999-2222-3333-4444-555555555555"
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> QueryCoordinator:
+    """A query of three epochs, with a savepoint of the first and one of the last."""
+    made = QueryCoordinator(tmp_path / "query")
+    made.complete(0)
+    savepoints.create(str(made.path), str(tmp_path / "early"))
+    made.complete(1, 2)
+    savepoints.create(str(made.path), str(tmp_path / "late"))
+    return made
+
+
+def restore(place: Path, to: Path, *more: str, **env: str) -> Ran:
+    return run("savepoint", "restore", place, "--to", to, "--yes", "--sink", GIVES, *more, **env)
+
+
+def broken_off(tmp_path: Path) -> None:
+    """Take back what was decided after the early savepoint, and be killed before there is a checkpoint."""
+    done = restore(
+        tmp_path / "early", tmp_path / "to", "--output", "withdraw",
+        ONCEONLY_FAILPOINTS="savepoint.before_id=kill",
+    )  # fmt: skip
+    assert done.returncode == -9
+
+
+# --- what was taken back by a command that was broken off -------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [(), ("--output", "again"), ("--output", "withdraw")])
+@pytest.mark.parametrize("is_left", [True, False])
+def test_where_taking_back_was_broken_off_no_later_savepoint_is_gone_on_from(
+    query: QueryCoordinator, tmp_path: Path, more: tuple[str, ...], *, is_left: bool
+) -> None:
+    broken_off(tmp_path)
+    assert query.seen() == ["t0-0.done", "t0-1.done"]
+    if not is_left:
+        shutil.rmtree(tmp_path / "to")
+    done = restore(tmp_path / "late", tmp_path / "other", *more)
+    assert (done.returncode, (tmp_path / "other").exists()) == (64, False)
+    assert "rows up to chk-2 of the savepoint chk-2-" in done.stderr
+    assert "withdrawn from sink box: 4 files with 12 rows of chk-1 to chk-2" in done.stderr
+    if is_left:
+        assert restore(tmp_path / "early", tmp_path / "to", "--output", "withdraw").returncode == 0
+        assert open_log(str(tmp_path / "to"), query=QUERY, create=True).newest() == 0
+
+
+def test_where_taking_back_was_broken_off_nobody_goes_on_where_the_query_was_without_being_told(
+    query: QueryCoordinator, tmp_path: Path
+) -> None:
+    broken_off(tmp_path)
+    with pytest.raises(CheckpointMovedError, match="first type it again as it was typed"):
+        open_log(str(query.path), query=QUERY, create=True)
+    for is_gone in (False, True):
+        if is_gone:
+            shutil.rmtree(tmp_path / "to")
+        refused = run("checkpoints", "accept-move", query.path, "--yes")
+        assert refused.returncode == 1
+        assert "a start here would go on without these rows" in refused.stderr
+        assert f"savepoint create {query.path} PLACE --epoch chk-0" in refused.stderr
+    # What it says to type brings all rows.
+    assert run("savepoint", "create", query.path, tmp_path / "again", "--epoch", "chk-0").returncode == 0
+    done = restore(tmp_path / "again", tmp_path / "third", "--output", "again")
+    assert done.returncode == 0, done.stderr
+    # And who goes on all the same is told what is lacking, then and at the start.
+    done = run("checkpoints", "accept-move", query.path, "--yes", "--force")
+    assert done.returncode == 0, done.stderr
+    [action, *_] = ActionFiles(log_store(str(query.path))).newest()
+    for said in (done.stderr, action.before):
+        assert "without what was taken back from sink box: 4 files with 12 rows of chk-1 to chk-2" in said
+
+
+def test_a_savepoint_that_is_dropped_when_its_output_is_taken_back_is_whole_where_it_was_restored(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    withdraw = withdrawing.withdraw
+
+    def beside_another(after: After, savepoint: Savepoint, given: Given) -> tuple[Withdrawn, ...]:
+        shutil.rmtree(tmp_path / "early")
+        return withdraw(after, savepoint, given)
+
+    monkeypatch.setattr(withdrawing, "withdraw", beside_another)
+    done = restore(tmp_path / "early", tmp_path / "to", "--output", "withdraw")
+    assert done.returncode == 0, done.stderr
+    assert query.seen() == ["t0-0.done", "t0-1.done"]
+    assert json.loads((tmp_path / "to" / "metadata").read_text(encoding="utf-8"))["id"] == QUERY
+
+
+def test_files_that_a_consumer_has_taken_are_not_taken_back(tmp_path: Path) -> None:
+    """The job would give it their rows once more; what was taken back by this very command is no consumer's."""
+    job = Job(tmp_path)
+    [*_, last] = job.manifests()
+    taken = job.target / last.files[0].path
+    data = taken.read_bytes()
+    taken.unlink()
+    status, said = job.restore("--output", "withdraw")
+    assert (status, job.epochs()) == (64, [0, 1, 2])
+    assert (
+        f"1 file is not in the target any more that epochs after chk-0 have put there, such as {taken}"
+        in said
+    )
+    assert not job.to.exists()
+    taken.write_bytes(data)
+    assert job.restore("--output", "withdraw", ONCEONLY_FAILPOINTS="savepoint.before_id=kill")[0] == -9
+    assert job.restore("--output", "withdraw")[0] == 0
+    assert job.epochs() == [0]
+
+
+# --- a place that was only begun --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", ["savepoint.before_copy=kill", "savepoint.before_id=kill"])
+@pytest.mark.parametrize("command", ["restore", "fork"])
+def test_a_job_that_is_started_where_a_command_was_broken_off_is_told_what_to_type(
+    query: QueryCoordinator, tmp_path: Path, command: str, point: str
+) -> None:
+    """Spark before 4.2 gives a checkpoint without an id another one, and the query would begin anew."""
+    to, words = tmp_path / "to", ("savepoint", command, tmp_path / "late", "--to", tmp_path / "to", "--json")
+    assert run(*words, ONCEONLY_FAILPOINTS=point).returncode == -9
+    (to / "metadata").write_text(json.dumps({"id": OTHER}), encoding="utf-8")
+    epoch = 3 if (to / "offsets").exists() else 0
+    (to / "offsets").mkdir(exist_ok=True)
+    (to / f"offsets/{epoch}").write_text(f"v1\n{{}}\n{query.barrier(epoch)}", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="is not whole") as refused:
+        Planner(QuerySettings(checkpoint=str(to)), actor="planner", application="a")
+    assert "type that command again as it was typed" in refused.value.next_step
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)["query"]
+    assert json.loads((to / "metadata").read_text(encoding="utf-8"))["id"] == made
+    Planner(QuerySettings(checkpoint=str(to)), actor="planner", application="a").close()
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_where_another_query_has_run_since_a_command_was_broken_off_nothing_is_written_over(
+    query: QueryCoordinator, tmp_path: Path, *, is_ours: bool
+) -> None:
+    to = tmp_path / "to"
+    killed = restore(tmp_path / "late", to, ONCEONLY_FAILPOINTS="savepoint.before_copy=kill")
+    assert killed.returncode == -9
+    if is_ours:
+        QueryCoordinator(to, query=OTHER).complete(0)
+    else:
+        (to / "commits").mkdir()
+        for name, text in (("metadata", json.dumps({"id": OTHER})), ("commits/0", "v1\n{}")):
+            (to / name).write_text(text, encoding="utf-8")
+    before = {path: path.read_bytes() for path in to.rglob("*") if path.is_file()}
+    done = restore(tmp_path / "late", to)
+    assert (done.returncode, f"query {OTHER} has been started there" in done.stderr) == (64, True)
+    assert {path: path.read_bytes() for path in to.rglob("*") if path.is_file()} == before
+    open_log(str(query.path), query=QUERY, create=True)
+
+
+def test_an_epoch_that_was_decided_when_a_restore_was_broken_off_can_be_ended_where_it_is(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the command that the refusal names; then the same command goes on."""
+
+    def killed(*_arguments: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(former, "claim", killed)
+        patched.setattr(former, "stay", lambda *_arguments: None)
+        with pytest.raises(SystemExit):
+            restoring.restore(str(tmp_path / "late"), str(tmp_path / "to"), Given())
+    query.decide(3)  # by a driver that had begun before
+    refused = restore(tmp_path / "late", tmp_path / "to")
+    assert (refused.returncode, "transactions commit chk-3" in refused.stderr) == (1, True)
+    done = run("transactions", "commit", "chk-3", query.path, "--yes")
+    assert done.returncode == 0, done.stderr
+    refused = restore(tmp_path / "late", tmp_path / "to")
+    assert (refused.returncode, "6 rows of chk-3" in refused.stderr) == (64, True)
+    assert restore(tmp_path / "late", tmp_path / "to", "--output", "withdraw").returncode == 0
+
+
+def test_a_fork_that_was_broken_off_is_not_gone_on_with_for_other_targets(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = query.link
+    monkeypatch.setattr(query, "link", lambda *of, **more: _at(made(*of, **more)))
+    query.complete(3)
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    words = ("savepoint", "fork", tmp_path / "place", "--to", tmp_path / "to")
+    assert run(*words, ONCEONLY_FAILPOINTS="savepoint.before_id=kill").returncode == -9
+    done = run(*words, "--same-targets")
+    assert (done.returncode, "keeps away from other targets" in done.stderr) == (64, True)
+    assert run(*words).returncode == 0
+
+
+def _at(link: Link) -> Link:
+    return replace(link, settings={"box": {"folder": "here"}})
+
+
+# --- making and looking -----------------------------------------------------------------------------------
+
+
+def test_where_the_query_was_no_savepoint_is_made_of_it_as_if_it_went_on_there(
+    query: QueryCoordinator, tmp_path: Path
+) -> None:
+    """A clock's command would make the same one for ever, and say that all is well."""
+    done = restore(tmp_path / "early", tmp_path / "to", "--output", "again")
+    assert done.returncode == 0, done.stderr
+    refused = run("savepoint", "create", query.path, tmp_path / "nightly")
+    assert (refused.returncode, f"make one of {(tmp_path / 'to').as_uri()}" in refused.stderr) == (64, True)
+    assert not (tmp_path / "nightly").exists()
+    assert run("savepoint", "create", query.path, tmp_path / "nightly", "--epoch", "chk-1").returncode == 0
+
+
+def test_a_place_that_is_full_is_not_filled_by_what_was_tried_there(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, left = Copier.copy, [5]
+
+    def until_full(copier: Copier, name: str) -> File | None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise UnavailableError("no space is left", next_step="make room")
+        return copy(copier, name)
+
+    monkeypatch.setattr(Copier, "copy", until_full)
+    for _ in range(2):
+        left[0] = 5
+        assert run("savepoint", "create", query.path, tmp_path / "place").returncode == 2
+    assert list((tmp_path / "place").iterdir()) == []
+
+
+def test_a_checkpoint_without_sparks_id_is_told_as_such(query: QueryCoordinator, tmp_path: Path) -> None:
+    (query.path / "metadata").unlink()
+    refused = run("savepoint", "create", query.path, tmp_path / "place")
+    assert (refused.returncode, f"{query.path / 'metadata'} is gone" in refused.stderr) == (2, True)
+    assert "minBatchesToRetain" not in refused.stderr
+
+
+def test_one_that_is_dropped_while_it_is_verified_is_not_called_damaged(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    savepoints.create(str(query.path), str(tmp_path / "late"))
+    wrong, dropped = places.wrong, list[str]()
+
+    def beside_another(address: Address, savepoint: Savepoint, **more: object) -> Sequence[str]:
+        if not dropped:
+            dropped.append(address.shown)
+            places.drop(address)
+        return wrong(address, savepoint)
+
+    monkeypatch.setattr(places, "wrong", beside_another)
+    done = run("savepoint", "verify", tmp_path / "late")
+    assert (done.returncode, done.stdout.count(": whole"), "missing" in done.stdout) == (0, 1, False)
+    assert f"{dropped[0]} was dropped meanwhile" in done.stderr
+
+
+def test_a_query_is_not_started_that_would_keep_its_savepoints_in_its_checkpoint(
+    query: QueryCoordinator,
+) -> None:
+    """They would be gone with it."""
+    kept = Keeping(every_s=3600.0, place=str(query.path / "savepoints"), keep=3)
+    with pytest.raises(ConfigurationError, match="which the savepoint shall outlive"):
+        Planner(QuerySettings(checkpoint=str(query.path), savepoints=kept), actor="planner", application="a")
