@@ -138,6 +138,7 @@ JOURNAL_POWER: Final = "tests/unit/test_journal_power.py::"
 FEEDS: Final = "tests/unit/test_feeds.py::"
 SAVEPOINTS: Final = "tests/unit/test_savepoints.py::"
 RESTORE: Final = "tests/unit/test_savepoints_restore.py::"
+SEQUENCES: Final = "tests/unit/test_savepoints_sequences.py::"
 ALONE: Final = "tests/unit/test_savepoints_alone.py::"
 
 
@@ -4165,8 +4166,8 @@ DEFECTS: Final = (
         group=SWEEP,
         what="A restored query leaves the run at the former place as it is, which goes on deciding",
         file="operations/restoring.py",
-        before="            former.claim(newest)\n",
-        after="",
+        before="            claim = former.claim(newest)\n",
+        after='            claim = "operator-0"\n',
         tests=(RESTORE + "test_nobody_goes_on_where_the_query_was",),
     ),
     Defect(
@@ -4267,6 +4268,50 @@ DEFECTS: Final = (
         before="    former.refuse_undone(lives, savepoint, starting.decided_of(savepoint, place))\n",
         after="",
         tests=("tests/unit/test_savepoints_withdraw.py::test_what_was_taken_back_is_not_gone_on_after[-1]",),
+    ),
+    Defect(
+        name="restored-after-what-was-being-taken-back",
+        group=RECOVERY,
+        what="A later savepoint is gone on after where a command that takes output back was killed",
+        file="operations/former.py",
+        before="    taken = taken_back(own[-1])\n",
+        after="    taken = None\n",
+        tests=(
+            SEQUENCES
+            + "test_where_taking_back_was_broken_off_no_later_savepoint_is_gone_on_from[True-more0]",
+        ),
+        says="assert (0,",
+    ),
+    Defect(
+        name="begun-anew-where-a-restore-was-killed",
+        group=RECOVERY,
+        what="A job that is started where a restore was killed begins anew, and writes all rows once more",
+        file="savepoints/starting.py",
+        before="    return found is not None and _id_in(store) != found.query\n",
+        after="    return found is not None and not _id_in(store)\n",
+        tests=(
+            SEQUENCES + "test_a_job_that_is_started_where_a_command_was_broken_off_is_told_what_to_type"
+            "[restore-savepoint.before_copy=kill]",
+        ),
+    ),
+    Defect(
+        name="taken-back-from-a-consumer",
+        group=FILES,
+        what="Files that a consumer has taken away count as taken back, and it gets their rows twice",
+        file="sinks/files/withdrawing.py",
+        before="            _refuse_taken(store, at, ledger, epoch)\n",
+        after="",
+        tests=(SEQUENCES + "test_files_that_a_consumer_has_taken_are_not_taken_back",),
+    ),
+    Defect(
+        name="savepoint-at-home-where-nobody-is",
+        group=RECOVERY,
+        what="A savepoint made where a query was before it was restored is restored as if nobody had gone on",
+        file="savepoints/cutting.py",
+        before="            home=here if here in _homes(checkpoint, identity) else identity.address,\n",
+        after="            home=identity.address,\n",
+        tests=(SEQUENCES + "test_where_the_query_was_no_savepoint_is_made_of_it_as_if_it_went_on_there",),
+        says="assert (64, False)",
     ),
     Defect(
         name="restored-before-what-kafka-keeps",

@@ -14,15 +14,12 @@ from tests.unit.test_coordinator_query import barrier, complete
 from onceonly import failpoints
 from onceonly.coordinator import left
 from onceonly.coordinator.query import QueryCoordinator
-from onceonly.errors import ConfigurationError, InDoubtError, LogError, ReplayMismatchError
+from onceonly.errors import ConfigurationError, LogError, ReplayMismatchError
 from onceonly.executor.ballot import Ballot
 from onceonly.executor.slot import run_slot
 from onceonly.failpoints import FailpointError
 from onceonly.log.opening import look
-from onceonly.model import Guarantee, LinkKind, Mode
-from onceonly.operations import settle
-from onceonly.operations.find import open_checkpoint
-from onceonly.operations.given import Given
+from onceonly.model import Guarantee, Mode
 from onceonly.ports import WriteContext
 from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.settings.registry import BUILT_IN, remember
@@ -219,35 +216,6 @@ def test_where_the_sink_cannot_be_made_again_the_next_step_is_one_that_can_be_do
     with pytest.raises(ConfigurationError, match="chk-0 is decided for the sink a") as caught:
         started(checkpoint, "b", store="b").plan(1, run="s")
     assert "onceonly transactions commit" in caught.value.next_step
-
-
-def test_a_start_after_an_abort_against_a_decision_that_was_broken_off_says_how_it_goes_on(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = {"path": str(tmp_path / "out"), "format": "json"}
-    kept_back(started(checkpoint, "a", BUILT_IN["files"], **options), FilesSink(options), "a", monkeypatch)
-
-    def abort() -> settle.Result:
-        order = settle.Order(verb=settle.Verb.ABORT, epoch=0, because="wrong", against=True)
-        found = open_checkpoint(str(checkpoint))
-        errand = settle.prepare(found, order, Given(), force=False)
-        assert errand is not None
-        return settle.settle(found, errand, Given(), timeout_s=1, force=False)
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(settle, "_plan", killed)
-        with pytest.raises(KeyboardInterrupt):
-            abort()
-    with pytest.raises(
-        InDoubtError, match="by a command that was broken off: chk-0 was ended by hand"
-    ) as caught:
-        started(checkpoint, "a", BUILT_IN["files"], **options).plan(0, run="s")
-    assert "transactions abort chk-0 --against-decision --because TEXT" in caught.value.next_step
-    assert abort().error is None
-    assert look(str(checkpoint))[0].chain(0)[-1].kind is LinkKind.ABORT
 
 
 def test_what_was_taken_over_though_it_is_lost_is_not_asked_of_the_target_after_a_crash(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import getpass
@@ -16,11 +17,13 @@ from tests.unit.operator_bench import BOX, BoxSink, QueryCoordinator, run
 
 from onceonly.cli import shared
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.errors import SupersededError
+from onceonly.coordinator.query import QueryCoordinator as Planner
+from onceonly.errors import InDoubtError, SupersededError
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.model import Guarantee, LinkKind, Mode, Stamp
+from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.telemetry.spans import is_by_hand, of_epoch
 
 if TYPE_CHECKING:
@@ -661,6 +664,43 @@ def test_killed_against_the_log_it_is_run_again(
     actions = ActionFiles(log_store(str(coordinator.path))).newest()
     assert len(actions) == 2
     assert "it was broken off" in actions[1].sentence
+
+
+def test_a_start_in_doubt_names_the_abort_that_was_broken_off(
+    coordinator: QueryCoordinator, tmp_path: Path
+) -> None:
+    """What it has aborted no link gives up, and the target alone cannot prove it: to mend the target would not help."""
+    decided(coordinator)
+    words = ("transactions", "abort", "chk-2", coordinator.path, *AGAINST)
+    killed = run(*words, ONCEONLY_FAILPOINTS="plan.before_resolve=kill")
+    assert killed.returncode == -9
+    settings = SinkSettings(name="box", options={"folder": str(coordinator.box), "password": "x"})
+
+    def started() -> Mode:
+        query = QuerySettings(checkpoint=str(coordinator.path), commit_timeout_s=0.01)
+        made = Planner(query, actor="planner", application=str(len(coordinator.log.chain(2))))
+        made.enlist(settings, BoxSink, ())
+        with contextlib.closing(made):
+            return made.plan(2, run="next").mode
+
+    with pytest.raises(InDoubtError) as stopped:
+        started()
+    by_hand = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
+    assert by_hand.returncode == 1
+    again = f"onceonly transactions abort chk-2 {coordinator.path} --against-decision --because TEXT"
+    for said in (stopped.value.what, by_hand.stderr):
+        assert "because 'wrong prices': before, decided (2 pending); after, it was broken off" in said
+    for said in (stopped.value.next_step, by_hand.stderr):
+        assert again in said
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    assert started() is Mode.RUN
+    # Another doubt is none of it.
+    index = len(coordinator.log.chain(2))
+    coordinator.log.put_link(replace(coordinator.link(2, index, votes=[coordinator.vote(2, 7)]), plan="x.1"))
+    with pytest.raises(InDoubtError) as stopped:
+        started()
+    assert "against-decision" not in stopped.value.next_step
 
 
 def test_each_action_leaves_who_when_why_before_and_after(coordinator: QueryCoordinator) -> None:

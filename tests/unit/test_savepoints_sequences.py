@@ -245,6 +245,14 @@ def test_where_the_query_was_no_savepoint_is_made_of_it_as_if_it_went_on_there(
     assert (refused.returncode, f"make one of {(tmp_path / 'to').as_uri()}" in refused.stderr) == (64, True)
     assert not (tmp_path / "nightly").exists()
     assert run("savepoint", "create", query.path, tmp_path / "nightly", "--epoch", "chk-1").returncode == 0
+    # It is of the query that was here, and what goes on elsewhere is known of.
+    second = QueryCoordinator(tmp_path / "to", query=json.loads((tmp_path / "to/metadata").read_text())["id"])
+    second.complete(1)
+    refused = restore(tmp_path / "nightly", tmp_path / "third")
+    assert (refused.returncode, "sink box: 6 rows of chk-2; sink box: 6 rows of chk-1" in refused.stderr) == (
+        64,
+        True,
+    )
 
 
 def test_a_place_that_is_full_is_not_filled_by_what_was_tried_there(

@@ -8,8 +8,7 @@ lets the next epoch go on without a claim (docs/adr/0004-plan-identity.md).
 from __future__ import annotations
 
 import logging
-import shlex
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,15 +16,16 @@ from typing import TYPE_CHECKING
 from onceonly import events
 from onceonly.checkpoint.passed import passed
 from onceonly.checkpoint.reading import SparkCheckpoint
+from onceonly.coordinator import by_hand
 from onceonly.coordinator.adoption import no_log
 from onceonly.coordinator.apart import Apart
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.errors import CheckpointMovedError, InDoubtError, LogError, OnceonlyError
+from onceonly.errors import CheckpointMovedError, InDoubtError, LogError
 from onceonly.executor.dead_letters import columns_of, require_few
 from onceonly.executor.kept import close
 from onceonly.guards.guard import Guard
 from onceonly.log import identity, left, open_log
-from onceonly.log.actions import OPERATOR, ActionFiles
+from onceonly.log.actions import OPERATOR
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.model import Mode, differing, letters_name
@@ -221,15 +221,18 @@ class QueryCoordinator:
         last, self._last = self._last, None
         goes_on = last is not None and last.epoch == epoch - 1 and run == self._run
         self._run = run
-        with self._present(), self._telling_of_doubt():
-            plan = self._coordinator.plan(
-                epoch,
-                sinks=None if sinks is None else self._with_letters(sinks),
-                barrier=None if self._streams else self.checkpoint.barrier(epoch),
-                run=run,
-                continues=last.id if last is not None and goes_on else None,
-                passed=partial(self._passed, since=epoch if since is None else since),
-            )
+        with self._present():
+            try:
+                plan = self._coordinator.plan(
+                    epoch,
+                    sinks=None if sinks is None else self._with_letters(sinks),
+                    barrier=None if self._streams else self.checkpoint.barrier(epoch),
+                    run=run,
+                    continues=last.id if last is not None and goes_on else None,
+                    passed=partial(self._passed, since=epoch if since is None else since),
+                )
+            except InDoubtError as error:
+                raise by_hand.in_doubt(error, self.settings.checkpoint, epoch) from error
             if not goes_on:
                 self._require_home()
             if self._apart is not None:
@@ -325,31 +328,8 @@ class QueryCoordinator:
 
     def _tell_by_hand(self, epoch: int) -> None:
         """Say what an operator has done to this epoch, or to the one before, while the job was down."""
-        if not self._has_operators():
-            return
-        with suppress(OnceonlyError):  # for people: the query goes on
-            for action in reversed(ActionFiles(log_store(self.settings.checkpoint)).newest()):
-                if action.epoch >= epoch - 1:
-                    log.warning("Query %s: %s.", self.query, action.sentence)
-
-    @contextmanager
-    def _telling_of_doubt(self) -> Iterator[None]:
-        """Say so where an operator's command that was broken off may have left an epoch in doubt."""
-        try:
-            yield
-        except InDoubtError as error:
-            newest: list[Action] = []
-            with suppress(OnceonlyError):  # for people
-                newest = ActionFiles(log_store(self.settings.checkpoint)).newest(1)
-            if not newest or newest[0].after or not newest[0].against:
-                raise
-            where = shlex.quote(self.settings.checkpoint)
-            raise InDoubtError(
-                f"{error.what} It may be by a command that was broken off: {newest[0].sentence}.",
-                next_step=f"Run it again, and it goes on: onceonly transactions abort chk-{newest[0].epoch} "
-                f"--against-decision --because TEXT {where}; then start the query. Or, if it had done nothing: "
-                f"{error.next_step}",
-            ) from error
+        for action in by_hand.since(self.settings.checkpoint, epoch) if self._has_operators() else ():
+            log.warning("Query %s: %s.", self.query, action.sentence)
 
     def _passed(self, epoch: int, *, since: int) -> Passed | None:
         """Say what Spark has noted of an epoch that the log does not know, and whether it is taken over."""

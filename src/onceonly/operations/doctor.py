@@ -302,7 +302,7 @@ def _settled(checkpoint: Checkpoint, given: Given, within_s: float) -> None:
     ]
     told = sinks.look_up(checkpoint, given, asked, within_s=within_s) if asked else {}
     for (sink, name), standing in told.items():
-        if standing.stands is Stands.GONE:
+        if standing.stands is Stands.GONE and not standing.hindered:
             raise Sick(
                 f"transaction {name} of the sink {sink} is decided, and its target has lost it: {standing.told}",
                 "start the query: it writes the lost rows again, once; see what ended it (a time-out, somebody's hand)",

@@ -76,7 +76,7 @@ def trail(savepoint: Savepoint, to: str) -> tuple[list[Checkpoint], bool]:
     found: list[Checkpoint] = []
     at, target = savepoint.home, home_of(to)
     # A restored one that was not finished has never run.
-    while not found or not starting.is_begun(at):
+    while not starting.is_begun(at):
         # What has run where it is being restored to is gone.
         each = _opened(at) if at != target else None
         if each is None or (not found and each.log.token != savepoint.log):
@@ -85,7 +85,7 @@ def trail(savepoint: Savepoint, to: str) -> tuple[list[Checkpoint], bool]:
         if each.moved is None or any(each.home == earlier.address for earlier in found):
             break
         at = each.home
-    return found, True
+    return found, bool(found)
 
 
 def _opened(home: str) -> Checkpoint | None:

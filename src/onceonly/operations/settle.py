@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly import events
 from onceonly.checkpoint.passed import passed
+from onceonly.coordinator import by_hand
 from onceonly.coordinator.coordinator import Coordinator
-from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
+from onceonly.errors import ConfigurationError, InDoubtError, LogError, OnceonlyError, UnavailableError
 from onceonly.log import open_log
 from onceonly.log.actions import OPERATOR, Action, ActionFiles, user
 from onceonly.log.presence import Presence
@@ -284,8 +285,8 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
         actions.put(action)
         if action.against:
             try:
-                by_hand = f"aborted by hand, by {action.who}: {action.because}"
-                made = against.aborted(built, epoch, by_hand, within_s=timeout_s)
+                proof = f"aborted by hand, by {action.who}: {action.because}"
+                made = against.aborted(built, epoch, proof, within_s=timeout_s)
             except UnavailableError as error:
                 result.error = error
         if result.error is None:
@@ -336,6 +337,8 @@ def _plan(
             # What may be taken over is for the query's user to say, by onceonly.adopt.
             passed=partial(passed, checkpoint.told, taken=False),
         )
+    except InDoubtError as error:
+        result.error = by_hand.in_doubt(error, checkpoint.location, epoch)
     except OnceonlyError as error:
         result.error = error
     except Exception as error:  # noqa: BLE001  whatever a sink lets slip; what was done before is still shown

@@ -28,7 +28,8 @@ class Standing:
 
     ``told`` is in a sentence, without its full stop, what the target said; ``blocks`` what others wait for because of
     it, ``until`` how long it lives; these two are empty where they are not known. ``hindered`` says of an open one why
-    it cannot be committed as it is (a part of it was removed), so that a start ends in doubt; else it is empty.
+    it cannot be committed as it is (a part of it was removed), and of one that is gone that a commit gives no proof of
+    it, so that a start ends in doubt; else it is empty.
     """
 
     stands: Stands

@@ -14,9 +14,10 @@ from onceonly.errors import ConfigurationError, LogError
 from onceonly.guards import known
 from onceonly.log import files as log_files
 from onceonly.log import origin
+from onceonly.log.identity import trail
 from onceonly.log.left import was_restored
 from onceonly.log.opening import look
-from onceonly.log.place import FOLDER, home_of
+from onceonly.log.place import FOLDER, home_of, log_store
 from onceonly.savepoints import resolve
 from onceonly.sources.kinesis.carried import DeletedError, carried
 from onceonly.stores.opened import address_of, open_store
@@ -38,12 +39,14 @@ _ARCHIVES_AT_ONCE = 16
 class Cut:
     """One epoch, what there is of it in the log, and the names of what is to be copied.
 
-    ``own`` are the bytes of those files that were read already: what is copied has to fit to them; and of the ranges
-    of sources, which are not in the checkpoint.
+    ``home`` is where its query was at home: here, where it was restored elsewhere since. ``own`` are the bytes of those
+    files that were read already: what is copied has to fit to them; and of the ranges of sources, which are not in the
+    checkpoint.
     """
 
     epoch: int
     names: tuple[str, ...]
+    home: str
     own: dict[str, bytes]
     identity: Identity
     link: Link
@@ -60,7 +63,8 @@ def find_cut(checkpoint: str, epoch: int | None) -> Cut:
     ``UnavailableError``; ``MissingError`` where something went away meanwhile, and it is to be tried again.
     """
     log, identity = look(checkpoint)
-    if epoch is None and identity.address != home_of(checkpoint) and was_restored(log):
+    here = home_of(checkpoint)
+    if epoch is None and identity.address != here and was_restored(log):
         raise ConfigurationError(
             f"{checkpoint} is where query {identity.query} was before it was restored from a savepoint to "
             f"{identity.address}: what it has decided since is there",
@@ -96,6 +100,7 @@ def find_cut(checkpoint: str, epoch: int | None) -> Cut:
         return Cut(
             epoch=at,
             names=tuple(dict.fromkeys([*found.names, *listed, *_of_log(names, ours, at), *ranges])),
+            home=here if here in _homes(checkpoint, identity) else identity.address,
             own={**archives, **ranges, f"offsets/{at}": barrier.encode(), f"commits/{at}": commit.encode()},
             identity=identity,
             link=link[0],
@@ -112,6 +117,13 @@ def find_cut(checkpoint: str, epoch: int | None) -> Cut:
         whole = [at for at in complete if _is_whole(store, names, at, log.chain(at)[-1:])]
         raise _out_of_reach(epoch, whole, f": {why}")
     raise why
+
+
+def _homes(checkpoint: str, found: Identity) -> list[str]:
+    """Return where a log was at home, and is; ``found`` is what it says of now."""
+    if found.address == home_of(checkpoint):
+        return [found.address]
+    return [each.address for each in trail(log_store(checkpoint))]
 
 
 def _of_log(names: Iterable[str], ours: Survey, epoch: int) -> list[str]:

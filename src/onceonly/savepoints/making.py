@@ -92,7 +92,7 @@ def create(
         name=called,
         query=cut.identity.query,
         log=cut.identity.log,
-        home=cut.identity.address,
+        home=cut.home,
         epoch=cut.epoch,
         made=events.stamp(),
         barrier=offsets.barrier(cut.own[f"offsets/{cut.epoch}"].decode()),

@@ -31,7 +31,7 @@ def look_up(target: Target, at: Path, handle: Handle) -> Standing:
             return Standing(stands=Stands.UNKNOWN, told=lost)
         # What waits before the manifest: what is completed between the two looks is in one of them.
         stands, told = target.standing(prepared)
-        hindered = target.hindrance(prepared) if stands is Stands.OPEN else ""
+        hindered = target.hindrance(prepared) if stands in {Stands.OPEN, Stands.GONE} else ""
         listed = (
             Ledger(target.files, prepared.manifests).listed(epoch_of(prepared.transaction)) or frozenset()
         )

@@ -11,6 +11,7 @@ from onceonly.ports.standing import Stands
 from onceonly.sinks.files.paths import RemotePath, staging_folder
 from onceonly.sinks.files.staging import leftovers, placing, probing
 from onceonly.sinks.files.staging.staged import committing, staged_name, state_of
+from onceonly.sinks.files.targets.port import UnsureError
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -72,7 +73,13 @@ class FolderTarget:
         return Stands.GONE, f"{files}, no manifest lists them, and nothing of it waits"
 
     def hindrance(self, prepared: Prepared) -> str:
-        return placing.unpublishable(self.files, prepared) or ""
+        found = placing.unpublishable(self.files, prepared)
+        if found is None and self.files.size(committing(prepared.staging)) is None:
+            try:
+                placing.see_without_folder(self.files, prepared)
+            except UnsureError as unsure:
+                return str(unsure)
+        return found or ""
 
     def recover(self, context: QueryContext) -> list[Leftover]:
         return leftovers.recover(self.files, self._options, context)

@@ -97,7 +97,7 @@ class Target(Protocol):
         ...
 
     def hindrance(self, prepared: Prepared) -> str:
-        """Say why what waits cannot be committed, though nobody has begun; empty where it can. Only looks.
+        """Say why what waits, or is gone, ends a commit in doubt, though nobody has begun; else empty. Only looks.
 
         Raises ``OSError``.
         """

@@ -1,0 +1,41 @@
+"""What operators have done by hand while a job was down, or begun to do, in words for its start. Driver; reads only."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from onceonly.errors import InDoubtError, OnceonlyError
+from onceonly.log.actions import ActionFiles
+from onceonly.log.place import log_store
+from onceonly.stores.opened import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceonly.log.actions import Action
+
+
+def since(checkpoint: str, epoch: int) -> Iterator[Action]:
+    """Yield what was done to this epoch, to the one before or a later one, oldest first; nothing if it is not known."""
+    with suppress(OnceonlyError):  # for people: the query goes on
+        for action in reversed(ActionFiles(log_store(checkpoint)).newest()):
+            if action.epoch >= epoch - 1:
+                yield action
+
+
+def in_doubt(error: InDoubtError, checkpoint: str, epoch: int) -> InDoubtError:
+    """Return the error of an epoch in doubt; where an abort against its decision was broken off, with that.
+
+    What that has aborted, no link says to be given up, and its target alone may not prove it.
+    """
+    aborts = [each for each in since(checkpoint, epoch) if each.command == "abort" and each.against]
+    if not aborts or aborts[-1].after:
+        return error
+    path = shlex.quote(address_of(checkpoint).shown)
+    return InDoubtError(
+        f"{error.what} {aborts[-1].sentence}",
+        next_step=f"onceonly transactions abort chk-{aborts[-1].epoch} {path} --against-decision --because TEXT ends "
+        "what was broken off; or, if it is not that, mend the target, and start the query again",
+    )

@@ -1,0 +1,162 @@
+"""Operator's commands that are killed at each change of a file: a query of files whose folder can be set back."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import sys
+import warnings
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import Ran, run
+from tests.unit.test_conformance_sinks import TestFiles as FilesSuite
+
+from onceonly import failpoints
+from onceonly_proof.conformance.workload import Workload
+from onceonly_proof.conformance.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from onceonly_proof.conformance.query import Query
+
+# How many paths each of https://docs.python.org/3/library/audit_events.html begins with, of those that change names.
+_NAMES = {"os.link": 2, "os.mkdir": 1, "os.remove": 1, "os.rename": 2, "os.rmdir": 1}
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+# A look at who is alive, and whether a file system is fit, are nobody's state.
+_NO_STATE = ("/alive", "probe")
+SINK = ("--sink", "files=onceonly.sinks.files:FilesSink")
+SLOTS = 2
+
+
+def killed(action: Callable[[], object], nth: int, folder: Path) -> bool:
+    """Do something in a process that is killed before its n-th change of a file below a folder; say whether it was."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the child starts no thread and returns no more
+        child = os.fork()
+    if child == 0:
+        _die(action, nth, os.path.realpath(folder))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in {0, -signal.SIGKILL}, status
+    return status != 0
+
+
+def _die(action: Callable[[], object], nth: int, folder: str) -> None:
+    left = nth
+
+    def step(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        paths = arguments[: _NAMES.get(event, 0)]
+        if event == "open" and isinstance(flags := arguments[2], int) and flags & _WRITES:
+            paths = arguments[:1]
+        texts = [os.fspath(path) for path in paths if isinstance(path, str | os.PathLike)]
+        if any(str(text).startswith(folder) for text in texts) and not any(
+            name in str(text) for text in texts for name in _NO_STATE
+        ):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(step)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        action()
+    os._exit(0)
+
+
+@dataclass
+class Stage:
+    """A query of two slots, its target and Spark's files, all below ``folder``."""
+
+    folder: Path
+    world: World = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.world = World(FilesSuite(), self.here)
+        for name in ("offsets", "commits"):
+            (self.checkpoint / name).mkdir(parents=True)
+        told = json.dumps({"id": self.world.query})
+        (self.checkpoint / "metadata").write_text(told, encoding="utf-8")
+
+    @property
+    def here(self) -> Path:
+        return self.folder / "here"
+
+    @property
+    def checkpoint(self) -> Path:
+        return Path(self.world.work().checkpoint)
+
+    def kills(self, action: Callable[[], object]) -> Iterator[int]:
+        """Yield each number of a change before which the action was killed, and once more when it came to its end.
+
+        Each time all is as it was when this was begun.
+        """
+        before = self.folder / "before"
+        shutil.copytree(self.here, before)
+        for nth in count(1):
+            shutil.rmtree(self.here)
+            shutil.copytree(before, self.here)
+            is_killed = killed(action, nth, self.here)
+            yield nth
+            if not is_killed:
+                return
+
+    # --- what a job does ----------------------------------------------------------------------------------
+
+    def start(self, epochs: int, at: Path | None = None) -> None:
+        """Start the job, which goes on until so many epochs are complete."""
+        checkpoint = at or self.checkpoint
+        with self._life(epochs, checkpoint) as life:
+            for epoch in range(life.first_epoch(), epochs):
+                self._set_barrier(epoch, checkpoint)
+                life.run_epoch(epoch)
+                (checkpoint / f"commits/{epoch}").write_text("v1\n{}", encoding="utf-8")
+
+    def decide(self, epoch: int) -> None:
+        """Decide an epoch, and be killed before anything of it is committed."""
+        self._set_barrier(epoch, self.checkpoint)
+        with self._life(epoch + 1, self.checkpoint) as life, pytest.MonkeyPatch.context() as patched:
+            plan = life.plan(epoch)
+            votes = [life.slot(plan, name, slot) for name in life.sinks for slot in range(SLOTS)]
+            patched.setenv("ONCEONLY_FAILPOINTS", "link.after_put=raise")
+            failpoints._counts.clear()
+            with pytest.raises(failpoints.FailpointError):
+                life.coordinator.decide(plan, votes)
+
+    def begin(self, epoch: int) -> None:
+        """Begin an epoch, and be killed before it is decided."""
+        self._set_barrier(epoch, self.checkpoint)
+        with self._life(epoch + 1, self.checkpoint) as life:
+            plan = life.plan(epoch)
+            for name in life.sinks:
+                life.slot(plan, name, 0)
+
+    def lose(self, epoch: int) -> None:
+        """Leave open what an attempt has prepared that nobody asked for any more."""
+        with self.world:
+            self.world.prepared([900, 901], epoch=epoch, slot=5)
+
+    def _life(self, epochs: int, checkpoint: Path) -> Query:
+        return self.world.run(epochs=epochs, slots=SLOTS, checkpoint=str(checkpoint))
+
+    @staticmethod
+    def _set_barrier(epoch: int, checkpoint: Path) -> None:
+        (checkpoint / f"offsets/{epoch}").write_text(f'v1\n{{}}\n"{epoch}"', encoding="utf-8")
+
+    # --- what an operator does, and anybody sees ------------------------------------------------------------
+
+    def transactions(self, verb: str, what: str, *more: str) -> Ran:
+        return run("transactions", verb, what, self.checkpoint, "--yes", "--timeout", "2", *SINK, *more)
+
+    def expect(self, epochs: int) -> None:
+        """See each row of so many epochs once, and nothing open."""
+        with self.world:
+            self.world.expect(Workload(epochs=epochs, slots=SLOTS).numbers(), "each row is there once")
+            self.world.expect_no_orphans("nothing is open")
