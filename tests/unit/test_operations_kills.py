@@ -5,23 +5,33 @@ Each row is there once in the end, or somebody is told what to type, and then it
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.unit.killed_bench import SINK, Stage, killed
 from tests.unit.operator_bench import QueryCoordinator, here, run
+from tests.unit.test_conformance_sinks import shown
 from tests.unit.test_transactions_divert import BAD, EVERY, Job
 
 from onceonly import savepoints
-from onceonly.errors import CheckpointMovedError, InDoubtError
+from onceonly.coordinator.query import QueryCoordinator as Planner
+from onceonly.errors import AdoptionError, CheckpointMovedError, InDoubtError
+from onceonly.executor.slot import run_slot
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stops import StopFiles
-from onceonly.model import Stamp
+from onceonly.model import Guarantee, Stamp
+from onceonly.ports import WriteContext
+from onceonly.settings.query import QuerySettings, SinkSettings
+from onceonly.settings.registry import BUILT_IN, build
 from onceonly.spark import offline
 
 if TYPE_CHECKING:
@@ -232,6 +242,64 @@ def test_a_rescale_that_is_killed_is_done_again_or_found_done(
         RunFiles(query.path).put(Run(run="r", began=long_after, ended=long_after.at))
         doctor = run("doctor", query.path, "--only", "log")
         assert doctor.returncode == 0, doctor.stdout
+
+
+# --- onceonly.adopt ---------------------------------------------------------------------------------------
+
+
+class Adopted:
+    """A checkpoint of another sink, which is taken over at its fourth epoch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkpoint, self.rows = folder / "cp", folder / "rows"
+        for name in ("offsets", "commits"):
+            (self.checkpoint / name).mkdir(parents=True)
+        (self.checkpoint / "metadata").write_text(json.dumps({"id": "q"}), encoding="utf-8")
+        for epoch in range(4):
+            text = f'v1\n{{}}\n{{"t":{{"0":{epoch}}}}}'
+            (self.checkpoint / f"offsets/{epoch}").write_text(text, encoding="utf-8")
+        for epoch in range(3):
+            (self.checkpoint / f"commits/{epoch}").write_text("v1\n{}", encoding="utf-8")
+
+    def start(self, *, adopt: bool) -> None:
+        settings = SinkSettings(name="files", options={"path": str(self.rows)})
+        query = QuerySettings(checkpoint=str(self.checkpoint), adopt=adopt)
+        planner = Planner(query, actor="driver", application=uuid.uuid4().hex)
+        with contextlib.closing(planner):
+            planner.enlist(settings, BUILT_IN["files"], (("id", "bigint"),))
+            plan = planner.plan(3, run="r", since=3)
+            context = WriteContext(
+                query="q", sink="files", run="r", epoch=3, plan=plan.id, slot=0, attempt=uuid.uuid4().hex,
+                guarantee=Guarantee.EXACTLY_ONCE, facts=plan.facts["files"], mode=plan.mode, index=plan.index,
+            )  # fmt: skip
+            sink = build(settings, BUILT_IN["files"], checkpoint=str(self.checkpoint))
+            rows = pa.RecordBatch.from_pydict({"id": [1, 2]})
+            planner.decide(plan, [run_slot(sink, plan, context, [rows])])
+
+    def ids(self) -> list[int]:
+        return sorted(
+            number for path in shown(self.rows) for number in pq.ParquetFile(path).read()["id"].to_pylist()
+        )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("adopt", [True, False])
+def test_a_take_over_that_is_killed_goes_on_or_is_asked_for_again(tmp_path: Path, *, adopt: bool) -> None:
+    adopted, before = Adopted(tmp_path / "here"), tmp_path / "before"
+    shutil.copytree(tmp_path / "here", before)
+    nth, is_killed = 0, True
+    while is_killed:
+        nth += 1
+        shutil.rmtree(tmp_path / "here")
+        shutil.copytree(before, tmp_path / "here")
+        is_killed = killed(lambda: adopted.start(adopt=True), nth, tmp_path / "here")
+        try:
+            adopted.start(adopt=adopt)
+        except AdoptionError:
+            assert not adopt, nth
+            adopted.start(adopt=True)
+        assert adopted.ids() == [1, 2], nth
 
 
 # --- savepoint restore ------------------------------------------------------------------------------------

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.unit.operator_bench import QUERY, QueryCoordinator
 
 from onceonly import savepoints
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.model import Stamp
 from onceonly.savepoints import place
 from onceonly.savepoints.keeping import Keeper
 from onceonly.settings.query import parse_query
 from onceonly.settings.savepoints import Keeping
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -126,6 +125,40 @@ def test_what_goes_wrong_is_told_and_the_query_goes_on(
     assert "tried again" in caplog.text
     (tmp_path / "place").unlink()
     looked(each, times=1)
+    assert epochs(tmp_path / "place") == [1]
+
+
+def test_one_that_is_made_is_not_called_missing_where_older_ones_cannot_be_dropped(
+    query: QueryCoordinator, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a bucket that keeps what it has."""
+
+    def forbidden(*_arguments: object) -> None:
+        raise UnavailableError("it may not be deleted", next_step="ask for the right")
+
+    monkeypatch.setattr(place, "drop", forbidden)
+    each = keeper(query, tmp_path / "place", keep=1)
+    with caplog.at_level(logging.WARNING, "onceonly"):
+        looked(each, times=2)
+    assert epochs(tmp_path / "place") == [1, 1]
+    assert "was made, and older ones could not be dropped: it may not be deleted" in caplog.text
+    assert "No savepoint" not in caplog.text
+
+
+def test_a_folder_that_nobody_may_enter_keeps_no_savepoint_from_being_made(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk's own folder lost+found is in its uppermost one."""
+    read = Path.read_bytes
+
+    def forbidden(path: Path) -> bytes:
+        if path.parent.name == "lost+found":  # to root, nothing is
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    (tmp_path / "place/lost+found").mkdir(parents=True)
+    looked(keeper(query, tmp_path / "place"), times=1)
     assert epochs(tmp_path / "place") == [1]
 
 

@@ -19,6 +19,7 @@ from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
 from onceonly.operations import former, restoring, withdrawing
 from onceonly.operations.given import Given
+from onceonly.ports import BATCH
 from onceonly.savepoints import place as places
 from onceonly.savepoints.copying import Copier
 from onceonly.settings.query import QuerySettings
@@ -278,6 +279,15 @@ def test_a_checkpoint_without_sparks_id_is_told_as_such(query: QueryCoordinator,
     refused = run("savepoint", "create", query.path, tmp_path / "place")
     assert (refused.returncode, f"{query.path / 'metadata'} is gone" in refused.stderr) == (2, True)
     assert "minBatchesToRetain" not in refused.stderr
+
+
+def test_a_batch_is_told_as_such(tmp_path: Path) -> None:
+    batch = QueryCoordinator(tmp_path / "job", query=f"{BATCH}job-0123456789ab")
+    batch.settle(batch.decide(0))
+    for name in ("metadata", "offsets/0"):
+        (batch.path / name).unlink()
+    refused = run("savepoint", "create", batch.path, tmp_path / "place")
+    assert (refused.returncode, "is the log of a batch" in refused.stderr) == (64, True)
 
 
 def test_one_that_is_dropped_while_it_is_verified_is_not_called_damaged(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly import background, offsets
+from onceonly.checkpoint.batches import is_batch
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.guards import known
 from onceonly.log import files as log_files
@@ -63,6 +64,11 @@ def find_cut(checkpoint: str, epoch: int | None) -> Cut:
     ``UnavailableError``; ``MissingError`` where something went away meanwhile, and it is to be tried again.
     """
     log, identity = look(checkpoint)
+    if is_batch(identity.query):
+        raise ConfigurationError(
+            f"{checkpoint} is the log of a batch, after which nothing goes on",
+            next_step="nothing: run again under its id, a batch finds itself done",
+        )
     here = home_of(checkpoint)
     if epoch is None and identity.address != here and was_restored(log):
         raise ConfigurationError(

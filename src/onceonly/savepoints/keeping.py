@@ -53,14 +53,25 @@ class Keeper:
                 made = create(self._checkpoint, self._wanted.place, by_itself=True)
                 log.info("Query %s: savepoint %s in %s.", self._query, made.name, self._wanted.place)
                 left_s = self._wanted.every_s
-                self._prune(made.name)
+                self._drop_old(made.name)
             self._due = time.monotonic() + left_s
         except Exception as error:  # noqa: BLE001  a query must not fail because of its savepoints
             if isinstance(error, LogError) and not self._tried:
                 self._tried = True  # its first epoch may not be noted yet
                 return
-            what = error.what if isinstance(error, OnceonlyError) else f"{type(error).__name__}: {error}"
-            log.warning("No savepoint of query %s could be made; it is tried again: %s", self._query, what)
+            log.warning(
+                "No savepoint of query %s could be made; it is tried again: %s", self._query, _told(error)
+            )
+
+    def _drop_old(self, made: str) -> None:
+        """Drop what is old, once one was ``made``; who may not has more of them, and is told."""
+        try:
+            self._prune(made)
+        except Exception as error:  # noqa: BLE001  as above
+            log.warning(
+                "Savepoint %s of query %s was made, and older ones could not be dropped: %s",
+                made, self._query, _told(error),
+            )  # fmt: skip
 
     def _left_s(self) -> float:
         """Say how long it is until the next one, by the newest that stands; people's clocks are good enough for it."""
@@ -90,3 +101,7 @@ class Keeper:
         ]
         for each in (*whole[self._wanted.keep :], *begun):
             places.drop(each.address)
+
+
+def _told(error: Exception) -> str:
+    return error.what if isinstance(error, OnceonlyError) else f"{type(error).__name__}: {error}"

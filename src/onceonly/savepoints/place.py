@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from onceonly import background, failpoints
-from onceonly.errors import ConfigurationError, LogError
+from onceonly.errors import ConfigurationError, LogError, UnavailableError
 from onceonly.model import seconds_of
 from onceonly.savepoints import manifest
 from onceonly.savepoints.copying import digest, unheard
@@ -83,7 +83,7 @@ def refuse_inside(place: str, checkpoint: str) -> None:
 def standing(place: str) -> list[Standing]:
     """Return the savepoints in a place, or the one that it is; those of later epochs first.
 
-    Raises ``UnavailableError``.
+    Folders that this user may not enter, as a disk's ``lost+found``, are none. Raises ``UnavailableError``.
     """
     root = address_of(place, what="the place of savepoints")
     own = at(root)
@@ -91,13 +91,22 @@ def standing(place: str) -> list[Standing]:
         return [own]
     folders = sorted(open_store(root).list_folders(""))
     found = background.spread(
-        "onceonly-look", lambda name: at(root.below(name)), folders, threads_max=_AT_ONCE
+        "onceonly-look", lambda name: _seen(root.below(name)), folders, threads_max=_AT_ONCE
     )
     return sorted(
         (each for each in found if each is not None),
         key=lambda each: (each.savepoint.epoch, each.name) if each.savepoint else (-1, each.name),
         reverse=True,
     )
+
+
+def _seen(address: Address) -> Standing | None:
+    try:
+        return at(address)
+    except UnavailableError as error:
+        if isinstance(error.__cause__, PermissionError):
+            return None
+        raise
 
 
 def of_query(place: str, query: str) -> list[Standing]:
