@@ -8,15 +8,18 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import threading
 import warnings
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.operator_bench import Ran, run
+from tests.unit import http_double, s3_double
+from tests.unit.operator_bench import PATH, Ran, run
 from tests.unit.test_conformance_sinks import TestFiles as FilesSuite
 
 from onceonly import failpoints
@@ -160,3 +163,42 @@ class Stage:
         with self.world:
             self.world.expect(Workload(epochs=epochs, slots=SLOTS).numbers(), "each row is there once")
             self.world.expect_no_orphans("nothing is open")
+
+
+class Killer:
+    """Kills a process at its n-th change of a bucket: before it is carried out, or once it is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, carried_out: bool) -> None:
+        self.left, self.pid = 0, 0
+        handle, lock = s3_double._Handler._handle, threading.Lock()
+
+        def counting(handler: Any, method: str) -> None:  # noqa: ANN401  as the double makes them
+            with lock:
+                is_state = method in {"PUT", "DELETE"} and "/heartbeats/" not in handler.path
+                self.left -= is_state
+                is_last = is_state and self.left == 0
+            if is_last:
+                os.kill(self.pid, signal.SIGSTOP)
+            if not is_last or carried_out:
+                handle(handler, method)
+            if is_last:
+                os.kill(self.pid, signal.SIGKILL)
+                handler.close_connection = True
+
+        monkeypatch.setattr(s3_double._Handler, "_handle", counting)
+        # What it says of one that has gone would be in the words of a command here.
+        monkeypatch.setattr(http_double._Server, "handle_error", lambda *_: None)
+
+    def run(self, nth: int, *arguments: str | Path) -> bool:
+        """Run the command line; say whether it was killed."""
+        self.left = nth
+        process = subprocess.Popen(
+            [sys.executable, "-m", "onceonly", *map(str, arguments)],
+            env={**os.environ, "PYTHONPATH": PATH, "NO_COLOR": "1"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.pid = process.pid
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode in {0, -signal.SIGKILL}, said
+        self.left = 0
+        return process.returncode != 0

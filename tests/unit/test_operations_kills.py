@@ -9,14 +9,16 @@ import contextlib
 import json
 import shutil
 import uuid
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.killed_bench import SINK, Stage, killed
-from tests.unit.operator_bench import QueryCoordinator, here, run
+from tests.unit.killed_bench import SINK, Killer, Stage, killed
+from tests.unit.operator_bench import BOX, QueryCoordinator, here, run
+from tests.unit.store_bench import at_home, serving
 from tests.unit.test_conformance_sinks import shown
 from tests.unit.test_transactions_divert import BAD, EVERY, Job
 
@@ -25,10 +27,11 @@ from onceonly.coordinator.query import QueryCoordinator as Planner
 from onceonly.errors import AdoptionError, CheckpointMovedError, InDoubtError
 from onceonly.executor.slot import run_slot
 from onceonly.log.actions import ActionFiles
+from onceonly.log.opening import look
 from onceonly.log.place import log_store
 from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stops import StopFiles
-from onceonly.model import Guarantee, Stamp
+from onceonly.model import Guarantee, LinkKind, Stamp
 from onceonly.ports import WriteContext
 from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.settings.registry import BUILT_IN, build
@@ -111,6 +114,37 @@ def test_killed_anywhere_and_followed_by_whatever_each_row_is_there_once(
             stage.start(EPOCHS)
         stage.expect(EPOCHS)
     assert (doubts > 0) == (command == "against" and following in {"start", "commit", "abort"})
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("carried_out", [False, True])
+@pytest.mark.parametrize("more", [(), AGAINST], ids=["commit", "against"])
+def test_on_a_store_the_same_goes_on_after_each_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], *, carried_out: bool
+) -> None:
+    for double in serving(monkeypatch, tmp_path):
+        killer = Killer(monkeypatch, carried_out=carried_out)
+        for nth in count(1):
+            query = QueryCoordinator(tmp_path / f"query-{nth}")
+            query.complete(0)
+            query.decide(1)
+            query.open("loser")
+            checkpoint = at_home(double, query, f"query-{nth}")
+            verb = "abort" if more else "commit"
+            words = ("transactions", verb, "chk-1", checkpoint, "--yes", "--sink", f"box={BOX}", *more)
+            is_killed = killer.run(nth, *words)
+            done = run(*words)
+            if not is_killed and more:
+                break  # there is nothing more to be aborted
+            well(done)
+            gone = ["t0-0.done", "t0-1.done"]
+            assert query.seen() == (gone if more else [*gone, "t1-0.done", "t1-1.done"]), nth
+            [*_, last] = look(checkpoint)[0].chain(1)
+            assert last.kind is (LinkKind.ABORT if more else LinkKind.COMMIT)
+            if not is_killed:
+                break
+        assert nth > 5
 
 
 # --- transactions divert ----------------------------------------------------------------------------------

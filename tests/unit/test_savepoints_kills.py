@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.unit.killed_bench import Killer
 from tests.unit.operator_bench import QUERY, QueryCoordinator, run
+from tests.unit.s3_double import BUCKET
+from tests.unit.store_bench import serving
 
 from onceonly import savepoints
 from onceonly.log import open_log
 from onceonly.log.opening import accept_move
 from onceonly.savepoints import place as places
+from onceonly.stores.opened import address_of, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,3 +108,40 @@ def test_drop(query: QueryCoordinator, tmp_path: Path) -> None:
     assert run("savepoint", "show", tmp_path / "place").returncode == 64
     assert run("savepoint", "drop", folder, "--yes").returncode == 0
     assert not folder.exists()
+
+
+# --- on a store -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+@pytest.mark.parametrize("command", ["restore", "fork", "withdraw"])
+def test_on_a_store_restore_and_fork_go_on_after_each_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, *, carried_out: bool
+) -> None:
+    """The claims that keep others out there, too: a process of this machine is known to have ended."""
+    for _ in serving(monkeypatch, tmp_path):
+        killer = Killer(monkeypatch, carried_out=carried_out)
+        for nth in count(1):
+            query = QueryCoordinator(tmp_path / f"query-{nth}")
+            query.complete(0, 1)
+            place, to = f"s3a://{BUCKET}/place-{nth}", f"s3a://{BUCKET}/to-{nth}"
+            savepoints.create(str(query.path), place, epoch=0 if command == "withdraw" else 1)
+            words: tuple[str, ...] = ("savepoint", command, place, "--to", to)
+            if command == "withdraw":
+                words = ("savepoint", "restore", place, "--to", to, "--output", "withdraw", "--yes")
+            words = (*words, *(() if command == "fork" else ("--sink", "box=operator_bench:GivingBoxSink")))
+            is_killed = killer.run(nth, *words)
+            store = open_store(address_of(to))
+            if not is_killed or (store.get("metadata") and not store.get("starting.json")):
+                assert not [name for name in store.tree("") if name.startswith("starting")], nth
+                if not is_killed:
+                    break
+                continue  # nobody was told that it is done
+            done = run(*words)
+            assert done.returncode == 0, (nth, done.stderr)
+            told = json.loads(store.get("metadata") or b"")["id"]
+            assert (told == QUERY) is (command != "fork")
+            assert open_log(to, query=told, create=True).newest() == (0 if command == "withdraw" else 1)
+            assert not [name for name in store.tree("") if name.startswith(("making", "starting"))], nth
+            assert len(query.seen()) == (2 if command == "withdraw" else 4)
+        assert nth > 10

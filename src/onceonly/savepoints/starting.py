@@ -34,6 +34,7 @@ from onceonly.sources.kinesis.positions import forked
 from onceonly.stores.address import Kind
 from onceonly.stores.opened import address_of, folder_of, open_store
 from onceonly.stores.port import put_once
+from onceonly.stores.probing import PROBES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -67,7 +68,8 @@ def refuse_if_taken(to: str) -> None:
 def _refuse_if_taken(store: RewritableStore, to: str) -> None:
     found = _beginning(store.get(MARK))
     if found is None:
-        if store.tree(""):
+        # What tried the store and was killed is nobody's.
+        if any(not name.startswith(PROBES) for name in store.tree("")):
             raise _taken(to, "there is something in it")
     elif (other := _id_in(store)) not in {"", found.query} and _has_run(store, to, found):
         raise _taken(to, f"query {other} has been started there since a restore or a fork was broken off")
