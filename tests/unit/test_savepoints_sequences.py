@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.unit import s3_double
 from tests.unit.operator_bench import QUERY, QueryCoordinator, run
+from tests.unit.store_bench import at_home, serving
 from tests.unit.test_savepoints_withdraw import Job
 
 from onceonly import savepoints
@@ -231,6 +233,31 @@ def test_a_fork_that_was_broken_off_is_not_gone_on_with_for_other_targets(
 
 def _at(link: Link) -> Link:
     return replace(link, settings={"box": {"folder": "here"}})
+
+
+# --- the place where the query was is gone ------------------------------------------------------------------
+
+
+def test_where_the_store_of_the_query_is_gone_for_good_it_goes_on_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for double in serving(monkeypatch, tmp_path):
+        query = QueryCoordinator(tmp_path / "query")
+        query.complete(0, 1)
+        checkpoint = at_home(double, query, "cp")
+        savepoints.create(checkpoint, str(tmp_path / "place"))
+        monkeypatch.setattr(s3_double, "BUCKET", "another")
+        for more in ((), ("--output", "again"), ("--force",)):
+            refused = restore(tmp_path / "place", tmp_path / "to", *more)
+            assert refused.returncode == 64
+            assert (
+                "cannot be asked: s3://bucket/cp/starting.json could not be read: there is no such"
+                in refused.stderr
+            )
+            assert "add --output again --force" in refused.stderr
+        done = restore(tmp_path / "place", tmp_path / "to", "--output", "again", "--force")
+        assert (done.returncode, "nor keep it from going on there" in done.stderr) == (0, True)
+        assert json.loads((tmp_path / "to/metadata").read_text(encoding="utf-8"))["id"] != QUERY
 
 
 # --- making and looking -----------------------------------------------------------------------------------

@@ -188,8 +188,10 @@ _to = click.option(
     "and writes it again. withdraw: it is taken back, of files, Delta and Iceberg.",
 )  # fmt: skip
 @click.option(
-    "--force", is_flag=True, help="Go on beside a run that is alive, or may be: it ends as superseded."
-)
+    "--force", is_flag=True,
+    help="Go on beside a run that is alive, or may be: it ends as superseded. With --output again, also where the "
+    "former checkpoint cannot be asked.",
+)  # fmt: skip
 @targets.source_options
 @targets.sink_options
 @shared.hadoop_option

@@ -66,26 +66,35 @@ class Beyond:
         return "they will be there twice, unless you take them away yourself"
 
 
-def trail(savepoint: Savepoint, to: str) -> tuple[list[Checkpoint], bool]:
+def trail(savepoint: Savepoint, to: str, *, given_up: bool = False) -> tuple[list[Checkpoint], bool]:
     """Open the checkpoints in which the query of a savepoint has gone on, from where that was at home, by its moves.
 
     The last of them is where it is now, if the second value is true; else nothing is left of that. ``to`` is where it
-    is being restored to. Raises ``UnavailableError``, ``ConfigurationError`` where one cannot be asked, ``LogError``
-    for a damaged one.
+    is being restored to. Raises ``UnavailableError``, ``ConfigurationError`` where one cannot be asked, unless it is
+    ``given_up`` and counts as gone; ``LogError`` for a damaged one.
     """
     found: list[Checkpoint] = []
     at, target = savepoint.home, home_of(to)
-    # A restored one that was not finished has never run.
-    while not starting.is_begun(at):
-        # What has run where it is being restored to is gone.
-        each = _opened(at) if at != target else None
+    while True:
+        try:
+            # A restored one that was not finished has never run. What has run where it is being restored to is gone.
+            if starting.is_begun(at):
+                return found, bool(found)
+            each = _opened(at) if at != target else None
+        except (ConfigurationError, UnavailableError) as error:
+            if not given_up:
+                raise type(error)(
+                    f"the query of the savepoint was at home at {at}, which cannot be asked: {error.what}",
+                    next_step=f"{error.next_step}; or, if that place is gone for good, add --output again --force: the "
+                    "job goes on under an id of its own, and nobody keeps the former one from going on",
+                ) from error
+            each = None
         if each is None or (not found and each.log.token != savepoint.log):
             return found, False
         found.append(each)
         if each.moved is None or any(each.home == earlier.address for earlier in found):
-            break
+            return found, True
         at = each.home
-    return found, bool(found)
 
 
 def _opened(home: str) -> Checkpoint | None:

@@ -74,16 +74,18 @@ def restore(  # noqa: PLR0913  one parameter for each option
     """Make the checkpoint of a query that goes on after a savepoint's epoch. Operator's process; idempotent.
 
     ``sources`` are options that say how the query's sources are reached. ``force`` goes on beside a run that lives,
-    which the claim ends. ``agree`` is told what is to be taken back, if anything is, before anything is touched, and
-    raises where it is not to be. Raises ``ConfigurationError`` where the place is not empty, a run is alive, a source
-    has not what is read again, or output was decided after the savepoint and nobody says what is to become of it;
-    ``InDoubtError``, ``LogError``, ``UnavailableError``.
+    which the claim ends; and, where output is written again, though the former place cannot be asked. ``agree`` is told
+    what is to be taken back, if anything is, before anything is touched, and raises where it is not to be. Raises
+    ``ConfigurationError`` where the place is not empty, a run is alive, a source has not what is read again, or output
+    was decided after the savepoint and nobody says what is to become of it; ``InDoubtError``, ``LogError``,
+    ``UnavailableError``.
     """
     address, savepoint = place.the_one(source)
     if (whole := _finished(savepoint, to, anew={False, output is Output.AGAIN})) is not None:
         return whole
     starting.refuse_if_taken(to)
-    lives, is_there = _lives(savepoint, address, to)
+    given_up = force and output is Output.AGAIN
+    lives, is_there = _lives(savepoint, address, to, given_up=given_up)
     newest = lives[-1] if is_there else None
     is_withdrawn = output is Output.WITHDRAW
     with _staying(newest, to):
@@ -196,17 +198,17 @@ def _take_back(
     return replace(record, withdrawn=withdrawing.withdraw(now, savepoint, given))
 
 
-def _lives(savepoint: Savepoint, place: Address, to: str) -> tuple[list[Checkpoint], bool]:
+def _lives(savepoint: Savepoint, place: Address, to: str, *, given_up: bool) -> tuple[list[Checkpoint], bool]:
     """Return where the query of a savepoint was and is, as ``former.trail`` does; refuse what was taken back since."""
-    lives, is_there = former.trail(savepoint, to)
+    lives, is_there = former.trail(savepoint, to, given_up=given_up)
     former.refuse_undone(lives, savepoint, starting.decided_of(savepoint, place))
     return lives, is_there
 
 
 def _untold(savepoint: Savepoint, lives: Sequence[Checkpoint]) -> str:
     return (
-        f"nothing is left of the query at {_home(savepoint, lives)}, so nobody could tell what it has decided since "
-        f"chk-{savepoint.epoch}, nor keep it from going on there"
+        f"nothing is left of the query at {_home(savepoint, lives)}, or it cannot be asked, so nobody could tell what "
+        f"it has decided since chk-{savepoint.epoch}, nor keep it from going on there"
     )
 
 
