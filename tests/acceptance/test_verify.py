@@ -71,21 +71,21 @@ def test_one_fault_of_every_kind_leaves_no_anomaly_and_nothing_behind(sink: str,
 
 
 @pytest.mark.parametrize(
-    ("source", "crashes"),
+    ("source", "sink", "crashes", "more"),
     [
-        ("http", 5),
+        ("http", "files", 5, ["--no-dear"]),  # the one that runs every day is short
         *(
-            pytest.param(source, 12, marks=pytest.mark.long)
+            pytest.param(source, "files", 12, [], marks=pytest.mark.long)
             for source in ("socket", "rabbitmq", "rabbitmq-stream", "kinesis")
         ),
+        pytest.param("kinesis", "postgres", 12, ["--query", "window"], marks=pytest.mark.long),
     ],
 )
 def test_a_source_is_read_once_while_all_that_reads_it_dies(
-    source: str, crashes: int, tmp_path: Path
+    source: str, sink: str, crashes: int, more: list[str], tmp_path: Path
 ) -> None:
     report = tmp_path / "report.json"
-    dear = ["--no-dear"] if source == "http" else []  # the one that runs every day is short
-    options = ["--source", source, "--sink", "files", "--seed", "1", "--crashes", str(crashes), *dear]
+    options = ["--source", source, "--sink", sink, "--seed", "1", "--crashes", str(crashes), *more]
     process = start([*options, "--json", str(report)], tmp_path)
 
     assert process.wait(900) == 0, said(tmp_path)
@@ -99,7 +99,8 @@ def test_a_source_is_read_once_while_all_that_reads_it_dies(
 
 
 @pytest.mark.long
-def test_a_kinesis_source_without_fixed_ranges_is_caught(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sink", "query"), [("files", "unchanged"), ("postgres", "window")])
+def test_a_kinesis_source_without_fixed_ranges_is_caught(sink: str, query: str, tmp_path: Path) -> None:
     """What stands is noted and not kept to: another attempt reads what is there by then.
 
     Of this seed, epochs read up to the newest record, and rows come all the time: each replay has more of them.
@@ -118,7 +119,7 @@ def test_a_kinesis_source_without_fixed_ranges_is_caught(tmp_path: Path) -> None
         text = text.replace(before, after)
     path.write_text(text, encoding="utf-8")
     report = tmp_path / "report.json"
-    options = ["--source", "kinesis", "--sink", "files", "--query", "unchanged", "--seed", "7"]
+    options = ["--source", "kinesis", "--sink", sink, "--query", query, "--seed", "7"]
     process = start([*options, "--crashes", "8", "--json", str(report)], tmp_path, code)
 
     assert process.wait(900) == 1, said(tmp_path)

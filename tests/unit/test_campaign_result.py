@@ -242,7 +242,7 @@ def test_a_failed_write_leaves_the_former_report(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"version": 5, "new": []}', "result.json has format 5, written by a newer onceonly"),
+        (b'{"version": 6, "new": []}', "result.json has format 6, written by a newer onceonly"),
         (b'{"version": 1}', "result.json is not a whole report"),
         (b'{"version": 1, "verd', "result.json is not a whole report"),
         (b"\xff", "result.json is not a whole report"),
@@ -279,6 +279,16 @@ def test_what_readers_by_a_pattern_got_is_added_up_and_a_report_of_before_them_i
         del each["globbed"]
     path.write_text(json.dumps(told), encoding="utf-8")
     assert results.read(path) == fold(CLEAN, like(number=2))
+
+
+def test_a_report_of_before_windows_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    results.write(path, fold(CLEAN))
+    told = json.loads(path.read_text(encoding="utf-8"))
+    told["version"] = 4
+    del told["rounds"][0]["late"], told["matrix"][0]["query"]
+    path.write_text(json.dumps(told), encoding="utf-8")
+    assert results.read(path) == fold(CLEAN)
 
 
 def test_a_report_of_before_an_anomaly_was_known_is_read(tmp_path: Path) -> None:

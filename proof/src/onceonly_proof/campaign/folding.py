@@ -61,7 +61,7 @@ def matrix(rounds: Iterable[Round]) -> tuple[Row, ...]:
     for each in _ordered(rounds):
         name = (
             *(each.guarantee, each.connector, each.visible, each.source),
-            *(each.other_store, each.other_broker),
+            *(each.other_store, each.other_broker, each.other_query),
         )
         groups.setdefault(name, []).append(each)
     # Exactly-once, the promise that people look for, comes first.
@@ -149,6 +149,7 @@ def _row(rounds: list[Round]) -> Row:
         source=rounds[0].source,
         store=rounds[0].other_store,
         broker=rounds[0].other_broker,
+        query=rounds[0].other_query,
         rounds=len(rounds),
         crashes=crashes,
         faults=total(each.faults for each in rounds),

@@ -35,7 +35,7 @@ _RESTART = onceonly.FixedDelay(attempts=1_000_000, delay_s=0.05)
 
 
 def rows(spark: SparkSession, task: Task) -> DataFrame:
-    """Return key and value of the input, as texts; a query with state drops those that came before."""
+    """Return key and value as texts: of the input, of what of it had not come before, or of its windows."""
     for name, value in queries.session(task.query).items():
         spark.conf.set(name, value)
     # A broker that is down is the query's failure, and answered by its restart, within seconds.
@@ -45,7 +45,29 @@ def rows(spark: SparkSession, task: Task) -> DataFrame:
         found = given.selectExpr(f"{task.key} as key", "cast(value as string) as value")
     else:
         found = texts(spark, task.servers, task.source, task.per_epoch, **limits)
-    return found.dropDuplicates(["value"]) if task.query in queries.STATEFUL else found
+    if task.query == queries.WINDOW:
+        return by_window(found, queries.delay_s(task.per_epoch))
+    return found.dropDuplicates(["value"]) if task.query in queries.DROPPING else found
+
+
+def by_window(found: DataFrame, delay_s: int) -> DataFrame:
+    """Return the windows of rows: numbered, and as texts of what they count."""
+    from pyspark.sql import functions as f
+
+    numbered = found.selectExpr(
+        "timestamp_seconds(cast(coalesce(get_json_object(value, '$.id'), value) as bigint)) as moment",
+        "crc32(cast(value as binary)) as checksum",
+    )
+    counted = (
+        numbered.withWatermark("moment", f"{delay_s} seconds")
+        .groupBy(f.window("moment", f"{queries.WINDOW_S} seconds"))
+        .agg(f.count("*").alias("members"), f.sum("checksum").alias("checksums"))
+    )
+    number = f"unix_seconds(window.start) div {queries.WINDOW_S} as number"
+    told = """format_string('{"id":%d,"rows":%d,"sum":%d}', number, members, checksums) as value"""
+    return counted.selectExpr(number, "members", "checksums").selectExpr(
+        "cast(number as string) as key", told
+    )
 
 
 def start(spark: SparkSession, task: Task) -> StreamingQuery:

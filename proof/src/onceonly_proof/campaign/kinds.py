@@ -85,7 +85,8 @@ class Kind:
     numbers of its own and put behind the others, so that a recorded round can still be run again. ``query`` is the only
     one in which it is drawn, empty for any. ``served`` is for a checkpoint on a store whose servers can die, ``folder``
     for one in a folder, beside which files are in one. ``sources`` are those that it is of, empty for any; ``broker``
-    says that it needs one that is read or written.
+    says that it needs one that is read or written, ``rows`` that every epoch has to write some, as it does without
+    windows.
     """
 
     draw: Draw
@@ -98,6 +99,7 @@ class Kind:
     folder: bool = False
     sources: frozenset[str] = frozenset()
     broker: bool = False
+    rows: bool = False
 
 
 def in_one_process(connector: str) -> bool:
@@ -230,7 +232,11 @@ KINDS: dict[str, Kind] = {
     ),
     "cut connection": Kind(draw=lambda _draw, _: CutTarget(), weight=4, points=_served),
     "remove waiting rows at": Kind(
-        draw=lambda _draw, point: RemoveWaitingAt(point=point), weight=3, points=_waiting, folder=True
+        draw=lambda _draw, point: RemoveWaitingAt(point=point),
+        weight=3,
+        points=_waiting,
+        folder=True,
+        rows=True,
     ),
     "wake late at": Kind(
         draw=lambda _draw, point: WakeLateAt(point=point), weight=3, points=_late, dear=True

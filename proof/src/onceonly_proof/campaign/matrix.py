@@ -56,6 +56,8 @@ class Line:
     """Where checkpoints were; empty for a folder."""
     broker: str = ""
     """The kind of the broker; empty for the usual one."""
+    query: str = ""
+    """``window`` where rows were counted by window; empty for all else that queries did."""
     crashes: int
     fired: int
     armed: int
@@ -70,12 +72,12 @@ class Line:
     @property
     def written(self) -> str:
         """What was written, in words, and where that was not usual."""
-        return way("", self.sink, self.store, self.broker)
+        return way("", self.sink, self.store, self.broker, self.query)
 
     @property
     def is_usual(self) -> bool:
-        """Whether it reads Kafka, with checkpoints in a folder and the newest broker."""
-        return not (self.source or self.store or self.broker)
+        """Whether it reads Kafka and writes its rows, with checkpoints in a folder and the newest broker."""
+        return not (self.source or self.store or self.broker or self.query)
 
 
 def lines(result: Result | None, kept: Iterable[Record]) -> tuple[Line, ...]:
@@ -150,6 +152,7 @@ def _of_record(record: Record) -> Line:
         sink=record.sink,
         store=record.store,
         broker=record.broker,
+        query=record.query,
         promise=record.promise,
         source=record.source,
         crashes=record.crashes,

@@ -96,6 +96,7 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         and not (served and kind.folder)
         and kind.query in {"", query}
         and (not kind.sources or source in kind.sources)
+        and not (kind.rows and query == queries.WINDOW)
         and (not kind.broker or is_kafka or "kafka" in connector.split("+"))
         and kind.points(connector)
     }

@@ -17,17 +17,27 @@ LETTERS = "letters"
 """The same, into a topic that refuses the larger rows: they become dead letters, in files."""
 HDFS, ROCKSDB = "hdfs", "rocksdb"
 """What came before is dropped, by a state in Spark's HDFS-backed store, or in RocksDB with a changelog."""
-QUERIES = (UNCHANGED, LETTERS, HDFS, ROCKSDB)
-STATEFUL = frozenset({HDFS, ROCKSDB})
+WINDOW = "window"
+"""Rows are counted by window, in RocksDB, and come out epochs later: see ``windows``. Never drawn."""
+QUERIES = (UNCHANGED, LETTERS, HDFS, ROCKSDB, WINDOW)
+DROPPING = frozenset({HDFS, ROCKSDB})
+STATEFUL = DROPPING | {WINDOW}
 
+WINDOW_S = 20
+"""A row's time is its number, in seconds, so that an epoch of some hundred rows closes some windows."""
 LIMIT_BYTES = 1_500
 """``max.message.bytes`` of a topic that refuses rows."""
 _LARGE_BYTES = 2_000
 _REPEATED = 0.2
+_KEYS = 5_000
 # As often unchanged as not.
 _DRAWN = (UNCHANGED,) * 3 + (LETTERS, HDFS, ROCKSDB)
 _STORES = "org.apache.spark.sql.execution.streaming.state"
-_PROVIDERS = {HDFS: "HDFSBackedStateStoreProvider", ROCKSDB: "RocksDBStateStoreProvider"}
+_PROVIDERS = {
+    HDFS: "HDFSBackedStateStoreProvider",
+    ROCKSDB: "RocksDBStateStoreProvider",
+    WINDOW: "RocksDBStateStoreProvider",
+}
 
 
 def is_possible(query: str, connector: str, source: str = KAFKA) -> bool:
@@ -42,10 +52,24 @@ def draw(seed: int, number: int, connector: str, source: str = KAFKA) -> str:
 
 
 def adapt(workload: Workload, query: str) -> Workload:
-    """Return the workload what a query is to be seen at: rows that are too large, or rows that came before."""
+    """Return the workload that a query is to be seen at.
+
+    Rows that are too large, or that came before; for windows, rows of which all shards have as many, and are read as
+    fast: of one that is behind, most would come too late.
+    """
     if query == LETTERS:
         return replace(workload, bytes_max=_LARGE_BYTES)
-    return replace(workload, repeated=_REPEATED) if query in STATEFUL else workload
+    if query == WINDOW:
+        return replace(workload, keys=_KEYS, per_epoch=2 * workload.rows_per_s)
+    return replace(workload, repeated=_REPEATED) if query in DROPPING else workload
+
+
+def delay_s(per_epoch: int) -> int:
+    """Return how far the watermark is behind the newest row, by how many an epoch takes.
+
+    So far apart are the rows of shards that are read side by side, but for some that have just been split.
+    """
+    return 2 * per_epoch
 
 
 def topic_configs(query: str) -> dict[str, str]:

@@ -45,6 +45,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Where checkpoints were; empty for a folder."""
     broker: str = ""
     """The kind of the broker; empty for the usual one."""
+    query: str = ""
+    """``window`` where rows were counted by window; empty for all else that queries did."""
     verdict: Verdict
     why: tuple[str, ...] = ()
     """Why it is not clean."""
@@ -74,13 +76,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def way(self) -> str:
         """What was read and written, in words, and where that was not usual."""
-        return way(self.source, self.sink, self.store, self.broker)
+        return way(self.source, self.sink, self.store, self.broker, self.query)
 
     @property
     def file(self) -> str:
         """The name of its file."""
         words = [
             *([f"from-{self.source}"] if self.source else []),
+            *([self.query] if self.query else []),
             self.sink,
             *([f"on-{self.store}"] if self.store else []),
             *([f"broker-{self.broker}"] if self.broker else []),
@@ -125,6 +128,7 @@ def _record(result: Result, row: Row) -> Record:
         source=row.source,
         store=row.store,
         broker=row.broker,
+        query=row.query,
         verdict=row.verdict,
         why=tuple(doubts[:_WHY_MAX]),
         crashes=row.crashes,

@@ -12,7 +12,7 @@ from onceonly.errors import OnceonlyError
 from onceonly_proof import traces
 from onceonly_proof.auditor import judge
 from onceonly_proof.auditor.log import replayed
-from onceonly_proof.campaign import result, watch
+from onceonly_proof.campaign import result, watch, windows
 from onceonly_proof.campaign.keeping import keep, remove
 from onceonly_proof.campaign.making import make_task
 from onceonly_proof.campaign.result import Round
@@ -51,7 +51,7 @@ def run_round(
     not_audited = ""
     trace: Trace = ""
     stuck: tuple[str, ...] = ()
-    replays = never_taken = 0
+    rows = replays = never_taken = late = 0
     with ExitStack() as close:
         close.callback(flow.close)
         reader = Watch.begin(task, by_sink(task.connector, arena.targets))
@@ -71,7 +71,8 @@ def run_round(
                 replays = replayed(task.audited)
                 if arena.source.is_lossy:
                     world, never_taken = watch.arrived(world)
-            verdict = judge(watch.judged(task, world, is_ordered=flow.is_ordered), guarantee)
+            due, rows, late = windows.due(task, world)
+            verdict = judge(watch.judged(task, due, is_ordered=flow.is_ordered), guarantee)
             if arena.trace:
                 arena.display.step = "trace"
                 trace, stuck = _held_against_the_model(folder / watch.EVENTS, scene)
@@ -90,7 +91,7 @@ def run_round(
         guarantee=guarantee.value,
         started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         seconds=round(time.monotonic() - begun, 1),
-        rows=len(world.inputs) if world else 0,
+        rows=rows,
         epochs=arena.store.newest(task.checkpoint, "commits") + 1,
         crashes=scene.crashes,
         armed=dict(scene.armed),
@@ -116,6 +117,7 @@ def run_round(
         replays=replays,
         never_taken=never_taken,
         globbed=reader.globbed(),
+        late=late,
     )
     if done.verdict == "clean":
         remove(arena, scene, folder)

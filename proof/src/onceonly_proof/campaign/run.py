@@ -175,6 +175,7 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         f"{found.seconds:.0f} s"
         + (f", {found.replays} replays" if options.source != KAFKA else "")
         + (f", {found.never_taken} never in the journal" if found.never_taken else "")
+        + (f", {found.late} too late for their window" if found.late else "")
         + (f"; kept in {kept}" if kept else "")
     )
     for text in (*found.doubts, *found.examples):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
-from onceonly_proof.campaign import watch
+from onceonly_proof.campaign import queries, watch, windows
 from onceonly_proof.campaign.stores import Folders
 from onceonly_proof.campaign.targets import by_sink
 from onceonly_proof.campaign.values import FOLDER
@@ -227,7 +227,7 @@ class Scene:
         self.arena.display.step = "draining"
         self.flow.stop()
         store, checkpoint = self.arena.store, self.task.checkpoint
-        distinct, is_lossy = self.flow.distinct, self.arena.source is not None and self.arena.source.is_lossy
+        due, is_lossy = self._due(), self.arena.source is not None and self.arena.source.is_lossy
         quiet_s = _LOSSY_QUIET_S if is_lossy else _QUIET_S
         last = (0, 0.0)
 
@@ -241,13 +241,19 @@ class Scene:
             is_read = self.flow.is_read(store.text(checkpoint, f"offsets/{newest}"))
             if is_read is not None:
                 return is_read
-            return self.watch.holds(distinct) or time.monotonic() - last[1] > quiet_s
+            return self.watch.holds(due) or time.monotonic() - last[1] > quiet_s
 
         if not self.until(drained, _DRAIN_TIMEOUT_S):
             self.trouble.append(f"not drained {_DRAIN_TIMEOUT_S:g} s after the last fault")
         elif self.guarantee is not Guarantee.AT_MOST_ONCE and not is_lossy:
             # What is missing after that is for the audit to say.
-            self.until(lambda: self.watch.holds(distinct), _VISIBLE_TIMEOUT_S)
+            self.until(lambda: self.watch.holds(due), _VISIBLE_TIMEOUT_S)
+
+    def _due(self) -> int:
+        """Count the rows that every sink shows when all that was fed is read."""
+        if self.task.query != queries.WINDOW:
+            return self.flow.distinct
+        return windows.shown(self.flow.numbers(), queries.delay_s(self.task.per_epoch))
 
     def end(self) -> None:
         """Stop the job in order."""
@@ -312,10 +318,10 @@ class Scene:
             self._live_again()
 
     def _shown(self) -> int:
-        """Count the rows that every sink shows; where none can be counted, those that Spark has noted."""
+        """Count the rows that every sink shows, or its windows hold; if none can be counted, those that Spark noted."""
         least = self.watch.least()
         if least is not None:
-            return least
+            return least * (queries.WINDOW_S if self.task.query == queries.WINDOW else 1)
         store, checkpoint = self.arena.store, self.task.checkpoint
         newest = store.newest(checkpoint, "commits")
         return self.flow.rows_until(store.text(checkpoint, f"offsets/{newest}"))

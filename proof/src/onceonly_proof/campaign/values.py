@@ -7,13 +7,13 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from onceonly_proof.campaign.queries import UNCHANGED
+from onceonly_proof.campaign.queries import UNCHANGED, WINDOW
 from onceonly_proof.campaign.way import LOSSY, way
 from onceonly_proof.embedded.jars import NEWEST
 
 FOLDER = "folder"
 """A checkpoint that is in a folder of this machine."""
-VERSION = 4
+VERSION = 5
 """Of the file. A reader takes older ones and refuses newer ones."""
 
 Verdict: TypeAlias = Literal["clean", "anomalies", "inconclusive"]
@@ -84,6 +84,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Rows that a source which sends nothing again lost before they were in the journal."""
     globbed: Counts = {}
     """Rows of files that readers which find them by a pattern got while it ran, by the reader."""
+    late: int = 0
+    """Rows that came when their window had been shown, so that Spark dropped them: of a query with windows alone."""
 
     @property
     def promise(self) -> str:
@@ -101,9 +103,14 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.broker if self.broker != NEWEST else ""
 
     @property
+    def other_query(self) -> str:
+        """What the query did, where that made other rows of those that it read: it counted them by window."""
+        return self.query if self.query == WINDOW else ""
+
+    @property
     def way(self) -> str:
         """What the query read and wrote, in words, and where that was not usual."""
-        return way(self.source, self.connector, self.other_store, self.other_broker)
+        return way(self.source, self.connector, self.other_store, self.other_broker, self.other_query)
 
     @property
     def name(self) -> str:
@@ -149,7 +156,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row of the guarantee matrix: all rounds of one connector under one guarantee, decided or early.
 
-    Each store of checkpoints and each kind of broker has rows of its own.
+    Each store of checkpoints and each kind of broker has rows of its own, and so has what is counted by window.
     """
 
     connector: str
@@ -161,6 +168,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Where checkpoints were; empty for a folder."""
     broker: str = ""
     """The kind of the broker; empty for the usual one."""
+    query: str = ""
+    """``window`` where rows were counted by window; empty for all else that queries did."""
     rounds: int
     crashes: int
     faults: Counts
@@ -181,14 +190,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     @property
     def way(self) -> str:
         """What was read and written, in words, and where that was not usual."""
-        return way(self.source, self.connector, self.store, self.broker)
+        return way(self.source, self.connector, self.store, self.broker, self.query)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A report, as it stands in the file. Made by ``fold``, ``add`` and ``read`` only."""
 
     version: int
-    """Of the format, 4."""
+    """Of the format, 5."""
     verdict: Verdict
     why: tuple[str, ...]
     """A sentence for each finding and doubt."""

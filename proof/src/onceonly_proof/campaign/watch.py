@@ -232,9 +232,9 @@ def take_files(task: Task, *, moves: bool) -> None:
 
 
 def inputs(task: Task, flow: Flow) -> list[Input]:
-    """Read the input back from its source; what a query with state drops is left out. Raises ``UnavailableError``."""
+    """Read the input back from its source; what a query drops is left out. Raises ``UnavailableError``."""
     found = flow.inputs()
-    if task.query not in queries.STATEFUL:
+    if task.query not in queries.DROPPING:
         return found
     first: dict[bytes, Input] = {}
     for each in found:

@@ -24,10 +24,13 @@ def sink_of(name: str) -> str:
     return _VARIANTS.get(name, name)
 
 
-def way(source: str, connector: str, store: str = "", broker: str = "") -> str:
+def way(source: str, connector: str, store: str = "", broker: str = "", query: str = "") -> str:
     """Return what a query reads and writes, in words; what it writes alone, where it reads Kafka.
 
-    The store of its checkpoint and the kind of its broker are named where they are given.
+    The store of its checkpoint, the kind of its broker, and what it does in between are named where they are given.
     """
     read = f"{source} → " if source not in {"", KAFKA} else ""
-    return f"{read}{connector}{f' on {store}' if store else ''}{f', broker {broker}' if broker else ''}"
+    between = f"{query} → " if query else ""
+    return (
+        f"{read}{between}{connector}{f' on {store}' if store else ''}{f', broker {broker}' if broker else ''}"
+    )

@@ -69,6 +69,12 @@ def is_whole(text: bytes) -> bool:
         return False
 
 
+def number_of(value: bytes) -> int:
+    """Return the number of a row of any source: a JSON object's ``id``, or all that it is."""
+    found = json.loads(value)
+    return int(found["id"] if isinstance(found, dict) else found)
+
+
 class Feeder(ABC):
     """A thread that writes rows until it is told to stop, in bursts and lulls. Each source has its own.
 

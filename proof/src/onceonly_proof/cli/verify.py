@@ -27,7 +27,7 @@ _SINKS = (*_CONNECTORS, *_DATABASES, *_TABLES, *_BY_KEY, _FOUR, *_STREAMS)
 _SOURCES = ("kafka", "kinesis", "rabbitmq", "rabbitmq-stream", "http", "socket")
 _VISIBLE = ("decided", "early")
 _STORES = ("folder", "s3", "moto", "hdfs")
-_QUERIES = ("unchanged", "letters", "hdfs", "rocksdb")
+_QUERIES = ("unchanged", "letters", "hdfs", "rocksdb", "window")
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
 
 
@@ -79,7 +79,8 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 )  # fmt: skip
 @click.option(
     "--query", type=click.Choice(_QUERIES),
-    help="What every query does: rows unchanged, dead letters, or a state in one of Spark's stores. Otherwise drawn.",
+    help="What every query does: rows unchanged, dead letters, a state in one of Spark's stores, or windows of rows. "
+    "Otherwise drawn, but for windows.",
 )  # fmt: skip
 @click.option("--each", is_flag=True, help="In every round one fault of each kind, instead of a draw.")
 @click.option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly_proof.auditor import Input
 from onceonly_proof.campaign.sources.port import Flow, Served, require_whole
+from onceonly_proof.campaign.workload import number_of
 from onceonly_proof.embedded.kinesis import EmbeddedKinesis
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class Shards(Flow):
                 )
             ])  # fmt: skip
         return self._found
+
+    def numbers(self) -> list[int]:
+        return [number_of(each.value) for each in self.inputs()]
 
     @property
     def ends_of(self) -> EndsOf:

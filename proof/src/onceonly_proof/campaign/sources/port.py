@@ -9,7 +9,7 @@ from onceonly.errors import UnavailableError
 from onceonly_proof.campaign.workload import Feeder, is_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from onceonly_proof.auditor import Input
@@ -36,6 +36,13 @@ class Flow(Feeder):
 
         Asked after ``stop``.
         """
+
+    def numbers(self) -> Iterable[int]:
+        """Return the numbers of the rows that went in, as far as that is known before a round is over.
+
+        Asked after ``stop``.
+        """
+        return range(self.distinct)
 
     def rows_until(self, offsets: str) -> int:  # noqa: ARG002  of most sources an epoch's end is no number of rows
         """Count the rows up to the end of an epoch, by what Spark notes of it; 0 where that does not tell."""

@@ -12,6 +12,7 @@ from onceonly_proof.auditor import Input
 from onceonly_proof.auditor.log import STREAM
 from onceonly_proof.campaign.sources import journal
 from onceonly_proof.campaign.sources.port import Flow, Served, require_whole
+from onceonly_proof.campaign.workload import number_of
 from onceonly_proof.embedded.rabbitmq import EmbeddedRabbit
 
 if TYPE_CHECKING:
@@ -171,6 +172,9 @@ class Offsets(_Published):
                 for number, (offset, message_id, body) in enumerate(self._server.content(self._name))
             ])  # fmt: skip
         return self._found
+
+    def numbers(self) -> list[int]:
+        return [number_of(each.value) for each in self.inputs()]
 
     def _properties(self, key: str, value: bytes) -> Any:  # noqa: ANN401, ARG002  pika's
         import pika
