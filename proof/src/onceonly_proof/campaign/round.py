@@ -67,10 +67,9 @@ def run_round(
                 task, watch.inputs(task, flow), reader, scene.lives, scene.targets, flow.ends_of
             )
             scene.trouble += reader.blind(world.at_end)
-            if arena.source is not None:
-                replays = replayed(task.audited)
-                if arena.source.is_lossy:
-                    world, never_taken = watch.arrived(world)
+            replays = replayed(task.audited)
+            if arena.source is not None and arena.source.is_lossy:
+                world, never_taken = watch.arrived(world)
             due, rows, late = windows.due(task, world)
             verdict = judge(watch.judged(task, due, is_ordered=flow.is_ordered), guarantee)
             if arena.trace:

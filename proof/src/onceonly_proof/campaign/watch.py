@@ -243,20 +243,13 @@ def inputs(task: Task, flow: Flow) -> list[Input]:
 
 
 def arrived(world: World) -> tuple[World, int]:
-    """Return the world of what was decided or ever shown, and how many rows went in beside.
+    """Return the world of what is in the journal or was ever shown, and how many rows went in beside.
 
     For a source that sends nothing again: what never arrived was lost before the journal. What one sink has shown, none
-    may lack, and none what an epoch has read of the journal.
+    may lack, and none what is in the journal, whether an epoch has read it or not.
     """
     there = {row.value for row in (*world.at_end, *world.during)}
-    read = max(
-        (each.ranges.get(JOURNAL, (0, 0))[1] for each in world.decisions or () if each.is_commit), default=0
-    )
-    inputs = [
-        each
-        for each in world.inputs
-        if each.value in there or (each.partition == JOURNAL and each.position < read)
-    ]
+    inputs = [each for each in world.inputs if each.partition == JOURNAL or each.value in there]
     return replace(world, inputs=inputs), len(world.inputs) - len(inputs)
 
 
