@@ -50,6 +50,7 @@ class Rounds:
     """Stands in for real rounds: what was run, and what each gives."""
 
     crashes: int = 10
+    replays: int = 0
     anomalies: int = 0
     unfired: int = 0
     interrupt_at: int = 0
@@ -80,6 +81,7 @@ class Rounds:
             rows=100,
             epochs=5,
             crashes=self.crashes,
+            replays=self.replays,
             armed={"kill link.after_put": self.crashes},
             faults={"kill link.after_put": self.crashes - self.unfired},
             anomalies=result.split({"lost": self.anomalies}, guarantee.value)[0],
@@ -104,6 +106,19 @@ def test_rounds_are_run_until_the_report_holds_the_crashes(rounds: Rounds) -> No
     assert rounds.run == [(7, 1, "kafka"), (7, 2, "files"), (7, 3, "kafka+files")]
     assert rounds.wanted == [25, 15, 5]
     assert (found.crashes, found.verdict) == (30, "clean")
+
+
+def test_rounds_are_run_until_the_report_holds_the_replays_too(rounds: Rounds) -> None:
+    rounds.replays = 4
+    found = run_campaign(CampaignOptions(crashes=35, replays=9), CONSOLE)
+    # While replays are wanted, a round does all that it has planned; then it ends with the last crash.
+    assert rounds.wanted == [None, None, None, 5]
+    assert (found.crashes, sum(each.replays for each in found.rounds)) == (40, 16)
+
+    rounds.wanted.clear()
+    run_campaign(CampaignOptions(crashes=5, replays=9), CONSOLE)
+    run_campaign(CampaignOptions(replays=5), CONSOLE)
+    assert rounds.wanted == [None] * 5
 
 
 def test_an_interrupted_campaign_goes_on_with_the_round_that_was_not_done(

@@ -48,11 +48,12 @@ _PREFIX = "onceonly-verify-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignOptions:
-    """What is asked for. ``crashes`` are those of the whole report, ``minutes`` those of this invocation."""
+    """What is asked for. ``crashes`` and ``replays`` are those of the whole report, ``minutes`` those of this call."""
 
     connectors: tuple[str, ...] = CONNECTORS
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     crashes: int | None = None
+    replays: int | None = None
     minutes: float | None = None
     seed: int = 1
     json: Path | None = None
@@ -85,8 +86,10 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         ConfigurationError: the report is none, or of a newer version.
     """
     done = _report(options)
-    if options.number is None and options.crashes is None and options.minutes is None:
-        raise ConfigurationError("nothing is said of how long", next_step="give --crashes or --minutes")
+    if options.number is options.crashes is options.replays is options.minutes is None:
+        raise ConfigurationError(
+            "nothing is said of how long", next_step="give --crashes, --replays or --minutes"
+        )
     _require_possible(options)
     if options.trace:
         _require_model(options, console)
@@ -172,8 +175,7 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
     arena.display.say(
         f"round {number}, {name}, {plan.query}: {found.verdict}; {n(found.crashes, 'crash')} by "
         f"{n(sum(found.faults.values()), 'fault')}, {n(found.rows, 'row')} in {n(found.epochs, 'epoch')}, "
-        f"{found.seconds:.0f} s"
-        + (f", {found.replays} replays" if options.source != KAFKA else "")
+        f"{found.seconds:.0f} s, {n(found.replays, 'replay')}"
         + (f", {found.never_taken} never in the journal" if found.never_taken else "")
         + (f", {found.late} too late for their window" if found.late else "")
         + (f"; kept in {kept}" if kept else "")
@@ -230,7 +232,23 @@ def _report(options: CampaignOptions) -> Result:
 
 
 def _is_enough(options: CampaignOptions, done: Result) -> bool:
-    return options.crashes is not None and done.crashes >= options.crashes
+    asked = [
+        count >= wanted
+        for wanted, count in ((options.crashes, done.crashes), (options.replays, _replays(done)))
+        if wanted is not None
+    ]
+    return bool(asked) and all(asked)
+
+
+def _crashes_max(options: CampaignOptions, done: Result) -> int | None:
+    """Return after how many crashes the next round ends; None for when its plan does, as while replays are wanted."""
+    if options.crashes is None or _replays(done) < (options.replays or 0):
+        return None
+    return options.crashes - done.crashes
+
+
+def _replays(done: Result) -> int:
+    return sum(each.replays for each in done.rounds)
 
 
 def _write(options: CampaignOptions, done: Result) -> None:

@@ -49,6 +49,10 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 )
 @click.option("--crashes", type=click.IntRange(min=1), help="Go on until the report holds so many crashes.")
 @click.option(
+    "--replays", type=click.IntRange(min=1),
+    help="Go on, also, until it holds so many epochs whose input was read again.",
+)  # fmt: skip
+@click.option(
     "--minutes", type=click.FloatRange(min=0, min_open=True), help="Begin no round after so many minutes."
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Chooses workloads and faults.")
@@ -95,6 +99,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     source: str,
     guarantee: str,
     crashes: int | None,
+    replays: int | None,
     minutes: float | None,
     seed: int,
     json_file: Path | None,
@@ -110,9 +115,9 @@ def verify(  # noqa: PLR0913  one parameter for each option
 ) -> int:
     """Kill jobs and brokers at every step of the protocol, and audit what readers see.
 
-    Runs seeded workloads on real Spark and Kafka until --crashes or --minutes are reached; the commands below are runs
-    of other kinds, with options of their own. Needs Java 17+. Exit status: 0 clean, 1 an anomaly, 2 a fault that was
-    armed did not fire, or nothing could be told.
+    Runs seeded workloads on real Spark and Kafka until --crashes, --replays or --minutes are reached; the commands
+    below are runs of other kinds, with options of their own. Needs Java 17+. Exit status: 0 clean, 1 an anomaly, 2 a
+    fault that was armed did not fire, or nothing could be told.
     """
     # A polite kill cleans up like Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
@@ -125,13 +130,14 @@ def verify(  # noqa: PLR0913  one parameter for each option
         from onceonly_proof.campaign.run import CampaignOptions, run_campaign
     except ModuleNotFoundError as error:
         raise missing(error) from None
-    if crashes is None and minutes is None and number is None:
-        raise click.UsageError("say how long: --crashes N, --minutes M or --round R")
+    if crashes is replays is minutes is number is None:
+        raise click.UsageError("say how long: --crashes N, --replays N, --minutes M or --round R")
     options = CampaignOptions(
         connectors=sinks,
         source=source,
         guarantee=Guarantee(guarantee),
         crashes=crashes,
+        replays=replays,
         minutes=minutes,
         seed=seed,
         json=json_file,
