@@ -72,7 +72,7 @@ def test_a_spark_that_was_installed_anew_has_another_archive(
 ) -> None:
     jars = tmp_path / "jars"
     jars.mkdir()
-    monkeypatch.setattr(classes, "_jars", lambda: jars)
+    monkeypatch.setattr(classes, "jars", lambda: jars)
     first = ClassArchive.of("java 17").path
     assert first != archive.path
     assert ClassArchive.of("java 17").path == first

@@ -22,6 +22,7 @@ from onceonly_proof.campaign.faults import (
     KillBroker,
     KillDriver,
     KillDriverAt,
+    KillExecutorAt,
     KillSource,
     KillStore,
     KillTarget,
@@ -120,6 +121,10 @@ class FakeStage:
     def strand(self, pid: int) -> None:
         self.pids.append(pid)
         self.done.append("stranded")
+
+    def kill_executor(self, worker: int) -> None:
+        psutil.Process(worker).kill()
+        self.done.append("executor killed")
 
     def await_epochs(self, count: int) -> None:
         self.done.append(f"{count} epochs")
@@ -249,6 +254,14 @@ def test_a_step_stands_still_until_the_fault_is_over(
         stage.points.disarm()
         assert process.wait(60) == 0
     assert stage.done == done
+
+
+def test_the_executor_dies_whose_worker_stands_at_the_step(stage: FakeStage) -> None:
+    fault = KillExecutorAt(point=POINT)
+    with standing(fault, stage) as (arming, process):
+        fault.heal(stage, arming)
+        assert process.wait(60) == -signal.SIGKILL
+    assert (stage.done, fault.crashes, fault.name) == (["executor killed"], 1, f"kill executor at {POINT}")
 
 
 OUTAGES = (

@@ -161,6 +161,18 @@ def test_under_the_decision_of_many_sinks_the_driver_dies_at_every_step_of_every
         assert {f"kill driver at {point}" for point in (*failpoints.EVERYWHERE, *between)} <= names
 
 
+def test_executors_die_where_they_are_processes_of_their_own() -> None:
+    def names(source: str, *, executors: bool) -> set[str]:
+        plans = [plan_round(1, number, "files", source=source, executors=executors) for number in ROUNDS]
+        return {blow.fault.name for plan in plans for blow in plan.blows if "executor" in blow.fault.name}
+
+    slots = {f"kill executor at {name}" for name in failpoints.EVERYWHERE if name.startswith("slot.")}
+    ranges = {f"kill executor at {name}" for name in failpoints.OF_RANGES}
+    for source in ("kafka", "rabbitmq-stream", "kinesis"):
+        assert names(source, executors=False) == set()
+        assert names(source, executors=True) == slots | (ranges if source == "kinesis" else set())
+
+
 def test_one_of_each_kind_is_one_of_each_kind() -> None:
     for number in ROUNDS:
         plan = plan_round(1, number, "kafka+files", each=True)
@@ -169,7 +181,7 @@ def test_one_of_each_kind_is_one_of_each_kind() -> None:
             1
             for kind in KINDS.values()
             if kind.query in {"", plan.query}
-            and not (kind.served or kind.sources)
+            and not (kind.served or kind.sources or kind.executors)
             and kind.points("kafka+files")
         )
         names = {blow.fault.name for blow in blows}
@@ -188,7 +200,9 @@ def test_without_the_dear_ones_no_driver_and_no_broker_dies() -> None:
 def test_the_docs_name_every_fault() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "campaign.md").read_text(encoding="utf-8")
     connectors = ("kafka", "files", "kafka+postgres+opensearch+delta")
-    plans = [plan_round(1, number, each, each=True) for number in ROUNDS for each in connectors]
+    plans = [
+        plan_round(1, number, each, each=True, executors=True) for number in ROUNDS for each in connectors
+    ]
     for plan in plans:
         for blow in plan.blows:
             name = re.sub(r"[a-z]+\.[a-z_]+(\[[a-z]+\])?$", "POINT", blow.fault.name)

@@ -58,6 +58,7 @@ class Rounds:
     run: list[tuple[int, int, str]] = field(default_factory=list)
     wanted: list[int | None] = field(default_factory=list)
     traced: list[bool] = field(default_factory=list)
+    executors: list[tuple[int, int, bool]] = field(default_factory=list)
 
     def __call__(
         self, arena: Arena, plan: Plan, guarantee: Guarantee, *, crashes_max: int | None
@@ -65,6 +66,8 @@ class Rounds:
         self.run.append((plan.seed, plan.number, plan.connector))
         self.wanted.append(crashes_max)
         self.traced.append(arena.trace)
+        die = any("executor" in blow.fault.name for blow in plan.blows)
+        self.executors.append((arena.executors, arena.lives.executors, die))
         folder = arena.folder / f"round-{plan.number}"
         folder.mkdir()
         if len(self.run) == self.interrupt_at:
@@ -153,6 +156,12 @@ def test_minutes_are_those_of_this_invocation(rounds: Rounds, monkeypatch: pytes
 
     assert rounds.wanted[:1] == [None]
     assert len(rounds.run) == 2
+
+
+def test_jobs_have_the_executors_that_are_asked_for(rounds: Rounds) -> None:
+    for count in (0, 2):
+        run_campaign(CampaignOptions(crashes=1, executors=count, connectors=("files",)), CONSOLE)
+    assert rounds.executors == [(0, 0, False), (2, 2, True)]
 
 
 def test_one_round_can_be_run_again_alone(rounds: Rounds) -> None:

@@ -44,8 +44,8 @@ class ClassArchive:
 
         Java takes one for its jars only where they lie as they lay, and have not been written anew.
         """
-        jars = _jars()
-        spark = f"{metadata.version('pyspark')} {jars} {jars.stat().st_mtime_ns if jars.is_dir() else 0}"
+        there = jars()
+        spark = f"{metadata.version('pyspark')} {there} {there.stat().st_mtime_ns if there.is_dir() else 0}"
         name = hashlib.sha256(f"{java} {spark}".encode()).hexdigest()[:16]
         return cls(cache_folder() / "classes" / f"{name}.jsa")
 
@@ -67,7 +67,7 @@ class ClassArchive:
             whole.replace(self.path)
 
 
-def _jars() -> Path:
+def jars() -> Path:
     """Return where the jars of the installed PySpark lie."""
     spec = find_spec("pyspark")
     return Path(spec.origin if spec and spec.origin else "pyspark").parent / "jars"

@@ -62,6 +62,10 @@ class Stage(Protocol):
         """SIGKILL the job's whole tree but for one process, which nobody waits for any more; start its next life."""
         ...
 
+    def kill_executor(self, worker: int) -> None:
+        """SIGKILL the executor that one of the job's workers belongs to, with all that it has started."""
+        ...
+
     def await_epochs(self, count: int) -> None:
         """Let the job go on until so many more epochs are complete."""
         ...

@@ -125,6 +125,18 @@ class KillDriverAt(_AtStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KillExecutorAt(_AtStep):
+    """An executor dies, its JVM and all that it has started, while one of its workers stands still at a step."""
+
+    @property
+    def name(self) -> str:
+        return f"kill executor at {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        stage.kill_executor(stage.points.pid_at(arming))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeFilesAt(_AtStep):
     """A consumer takes what it sees while a commit stands still; then the whole process tree of the job dies."""
 

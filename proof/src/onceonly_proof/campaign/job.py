@@ -107,12 +107,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--java", default="")
+    parser.add_argument("--executors", type=int, default=0)
     args = parser.parse_args()
     folder: Path = args.folder
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     conf = msgspec.json.decode((folder / CONF).read_bytes(), type=dict[str, str])
     # What it is told beside what all are is how to reach the store of its checkpoint.
-    spark = session(folder, java=args.java, conf=conf, local_checkpoints=not conf)
+    spark = session(folder, java=args.java, conf=conf, local_checkpoints=not conf, executors=args.executors)
     say_ready(spark, folder)
     while not (folder / TASK).exists():
         if (folder / STOP).exists():

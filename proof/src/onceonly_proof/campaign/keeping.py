@@ -37,7 +37,9 @@ def keep(arena: Arena, scene: Scene, folder: Path, world: World | None) -> None:
     for number, life in enumerate(scene.lives, 1):
         life.kill()
         shutil.copytree(
-            life.folder, folder / f"life-{number}", ignore=shutil.ignore_patterns("spark", "*.jsa")
+            life.folder,
+            folder / f"life-{number}",
+            ignore=shutil.ignore_patterns("spark", "home", "*.jsa", "*.jar"),
         )
         arena.lives.forget(life)
     if world is not None:

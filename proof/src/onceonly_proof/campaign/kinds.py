@@ -15,6 +15,7 @@ from onceonly_proof.campaign.faults import (
     KillBroker,
     KillDriver,
     KillDriverAt,
+    KillExecutorAt,
     KillSource,
     KillStore,
     KillTarget,
@@ -67,6 +68,7 @@ _LATE_STEPS = ("slot.during_write", "slot.before_prepare", "slot.after_prepare")
 _TARGET_STEPS = ("link.before_put", "commit.before_handle", "commit.after_handle", "sweep.before")
 # Where executors write to one, rows are on their way before the decision.
 _TARGET_SLOTS = ("slot.during_write", "slot.before_prepare")
+_SLOTS = tuple(name for name in failpoints.EVERYWHERE if name.startswith("slot."))
 _OF_SINKS = ("commit.before_handle", "commit.after_handle", "complete.before")
 _PASSES_MAX = 3
 # A receiver folds once in some seconds.
@@ -86,7 +88,7 @@ class Kind:
     one in which it is drawn, empty for any. ``served`` is for a checkpoint on a store whose servers can die, ``folder``
     for one in a folder, beside which files are in one. ``sources`` are those that it is of, empty for any; ``broker``
     says that it needs one that is read or written, ``rows`` that every epoch has to write some, as it does without
-    windows.
+    windows, and ``executors`` that these are processes of their own.
     """
 
     draw: Draw
@@ -100,6 +102,7 @@ class Kind:
     sources: frozenset[str] = frozenset()
     broker: bool = False
     rows: bool = False
+    executors: bool = False
 
 
 def in_one_process(connector: str) -> bool:
@@ -272,6 +275,21 @@ KINDS: dict[str, Kind] = {
         weight=4,
         points=lambda _: failpoints.OF_RANGES,
         dear=True,
+        sources=way.RANGED,
+    ),
+    "kill executor at": Kind(
+        draw=lambda draw, point: KillExecutorAt(point=point, nth=_nth(draw, point)),
+        weight=12,
+        points=lambda _: _SLOTS,
+        dear=True,
+        executors=True,
+    ),
+    "kill executor at ranges": Kind(
+        draw=lambda draw, point: KillExecutorAt(point=point, nth=_nth(draw, point)),
+        weight=4,
+        points=lambda _: failpoints.OF_RANGES,
+        dear=True,
+        executors=True,
         sources=way.RANGED,
     ),
     "kill at letters": Kind(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import psutil
 
+from onceonly_proof.campaign.classes import jars
 from onceonly_proof.campaign.task import CONF, ERROR, READY, STOP, Task
 from onceonly_proof.handover import put, until
 from onceonly_proof.process import JobProcess
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from onceonly_proof.campaign.classes import ClassArchive
 
 _STOP_TIMEOUT_S = 60.0
-_DAEMON = "pyspark.daemon"
+_DAEMON, _EXECUTOR = "pyspark.daemon", "CoarseGrainedExecutorBackend"
 _WARM = Path(__file__).with_name("warm")
 
 
@@ -53,6 +54,17 @@ class Life:
                     ):
                         found.append((process.create_time(), process.pid))
         return [pid for _, pid in sorted(found)]
+
+    def kill_executor(self, worker: int) -> bool:
+        """SIGKILL the executor that a worker belongs to, with all that it has started; say whether there was one."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(worker).parents():
+                if _EXECUTOR in " ".join(process.cmdline()):
+                    for each in (process, *process.children(recursive=True)):
+                        with contextlib.suppress(psutil.NoSuchProcess):
+                            each.kill()
+                    return True
+        return False
 
     def error(self) -> str:
         """Say why it ended by itself."""
@@ -88,6 +100,8 @@ class Lives:
     classes: ClassArchive
     conf: Mapping[str, str] = field(default_factory=dict)
     """What its session is told beside what all are."""
+    executors: int = 0
+    """How many executors each has in processes of their own; none for threads of the driver."""
     early: bool = True
     """Whether Spark's daemons import what workers need before they fork the first."""
     count: int = 0
@@ -126,15 +140,17 @@ class Lives:
         self.count += 1
         folder = self.folder / f"life-{self.count}"
         (folder / "events").mkdir(parents=True)
-        java = self.classes.option(folder)
+        # Java takes no archive of classes where the jars lie elsewhere.
+        java = "" if self.executors else self.classes.option(folder)
         put(folder / CONF, msgspec.json.encode(self.conf))
         command = [sys.executable, "-W", "ignore", "-m", "onceonly_proof.campaign.job", str(folder)]
         process = JobProcess.start(
-            [*command, f"--java={java}"],
+            [*command, f"--java={java}", f"--executors={self.executors}"],
             log=folder / "job.log",
             env={
                 **self.env,
                 "ONCEONLY_EVENTS": str(folder / "events"),
+                **({"SPARK_HOME": str(_spark_home(folder))} if self.executors else {}),
                 **({"PYTHONPATH": _python_path()} if self.early else {}),
             },
             cwd=folder,
@@ -142,6 +158,18 @@ class Lives:
         life = Life(folder, process, self.classes)
         self._running.append(life)
         return life
+
+
+def _spark_home(life: Path) -> Path:
+    """Make a home of Spark for a life, in which its executors work: they would do so beside Spark's own files."""
+    home, work = life / "home", life / "work"
+    home.mkdir()
+    work.mkdir()
+    for path in jars().parent.iterdir():
+        if path.name != work.name:
+            (home / path.name).symlink_to(path)
+    (home / work.name).symlink_to(work)
+    return home
 
 
 def _python_path() -> str:

@@ -161,9 +161,12 @@ def _tell(each: Round) -> str:
 
 
 def _again(result: Result) -> str:
-    calls: dict[tuple[int, str, bool, str, str, str], list[Round]] = {}
+    calls: dict[tuple[int, str, bool, str, str, str, int], list[Round]] = {}
     for each in result.rounds:
-        name = each.seed, each.guarantee, each.dear, each.visible, each.source, each.other_query
+        name = (
+            *(each.seed, each.guarantee, each.dear, each.visible),
+            *(each.source, each.other_query, each.executors),
+        )
         calls.setdefault(name, []).append(each)
     lines = "\n".join(_call(rounds) for _, rounds in sorted(calls.items()))
     return lines or f"onceonly verify --crashes 1000 --seed {result.seed}"
@@ -179,6 +182,7 @@ def _call(rounds: list[Round]) -> str:
         *([f"--visible {rounds[0].visible}"] if rounds[0].visible else []),
         *([f"--source {rounds[0].source}"] if rounds[0].source else []),
         *([f"--query {rounds[0].other_query}"] if rounds[0].other_query else []),
+        *([f"--executors {rounds[0].executors}"] if rounds[0].executors else []),
         f"--crashes {sum(each.crashes for each in rounds)} --seed {rounds[0].seed}",
         *([] if rounds[0].dear else ["--no-dear"]),
         "--json result.json --html result.html",

@@ -75,11 +75,12 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
     served: bool = False,
     dies: bool = True,
     source: str = KAFKA,
+    executors: bool = False,
 ) -> Plan:
     """Draw a round. ``dear`` takes in the faults that cost seconds instead of one; ``each`` is one of every kind.
 
     ``query`` is drawn, too, where it is not given, for what is exactly once. ``served`` says that the checkpoint is on
-    a store that has servers, ``dies`` that these can be killed.
+    a store that has servers, ``dies`` that these can be killed, ``executors`` that they are processes of their own.
     """
     is_kafka = source == KAFKA
     if not query:
@@ -96,6 +97,7 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         and not (served and kind.folder)
         and kind.query in {"", query}
         and (not kind.sources or source in kind.sources)
+        and (executors or not kind.executors)
         and not (kind.rows and query == queries.WINDOW)
         and (not kind.broker or is_kafka or "kafka" in connector.split("+"))
         and kind.points(connector)

@@ -117,6 +117,7 @@ def run_round(
         never_taken=never_taken,
         globbed=reader.globbed(),
         late=late,
+        executors=arena.executors,
     )
     if done.verdict == "clean":
         remove(arena, scene, folder)

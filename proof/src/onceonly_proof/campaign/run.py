@@ -67,6 +67,8 @@ class CampaignOptions:
     """Whether rows by key are seen before they are decided."""
     trace: bool = False
     """Hold each round's event log against the model."""
+    executors: int = 0
+    """How many executors a job has in processes of their own; none for one that runs its tasks itself."""
     number: int | None = None
     """Run this round alone, again."""
     query: str = ""
@@ -120,7 +122,11 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
             targets["files"] = stored
         points = Points(folder / "points")
         lives = Lives(
-            folder / "lives", points.env, ClassArchive.of(str(done.machine["java"])), conf=store.conf
+            folder / "lives",
+            points.env,
+            ClassArchive.of(str(done.machine["java"])),
+            conf=store.conf,
+            executors=options.executors,
         )
         close.callback(lives.close)
         display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
@@ -138,6 +144,7 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
             source=source,
             source_kind=options.source,
             visible="early" if options.early else "",
+            executors=options.executors,
             trace=options.trace,
             kept=kept,
         )
@@ -164,11 +171,11 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         served=options.store != FOLDER,
         dies=arena.store.dies,
         source=options.source,
+        executors=options.executors > 0,
     )
     name = way(options.source, connector)
     arena.display.begin(f"round {number}: {name}, {options.guarantee.value}, {plan.query}")
-    wanted = options.crashes - done.crashes if options.crashes else None
-    found, kept = run_round(arena, plan, options.guarantee, crashes_max=wanted)
+    found, kept = run_round(arena, plan, options.guarantee, crashes_max=_crashes_max(options, done))
     done = result.add(done, found)
     arena.display.crashes, arena.display.crashes_now = done.crashes, 0
     arena.display.anomalies = sum(done.anomalies.values())

@@ -73,6 +73,8 @@ class Arena:
     source_kind: str = KAFKA
     visible: str = ""
     """When rows by key are seen; empty for when they are decided."""
+    executors: int = 0
+    """How many executors a job has in processes of their own."""
     trace: bool = False
     """Whether each round's event log is held against the model."""
     kept: list[Path] = field(default_factory=list)
@@ -143,6 +145,10 @@ class Scene:
         self.life.kill(spared=pid)
         self.died = self.now()
         self._live_again()
+
+    def kill_executor(self, worker: int) -> None:
+        if not self.life.kill_executor(worker):
+            self.trouble.append(f"there was no executor to kill at {self.arena.display.step}")
 
     def await_epochs(self, count: int) -> None:
         store, checkpoint = self.arena.store, self.task.checkpoint

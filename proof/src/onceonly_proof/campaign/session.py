@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from typing import TYPE_CHECKING
 
 import onceonly
 from onceonly.jars.locked import spark_jars
 from onceonly_proof.campaign.task import READY
-from onceonly_proof.local_session import local_session
+from onceonly_proof.local_session import SHORT_LIVED_JAVA, local_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,28 +21,48 @@ if TYPE_CHECKING:
     from onceonly.settings.restart import RestartStrategy
 
 _POLL_S = 0.01
+_EXECUTOR_MB = 700
 
 
 def session(
-    folder: Path, *, java: str = "", conf: Mapping[str, str] | None = None, local_checkpoints: bool = True
+    folder: Path,
+    *,
+    java: str = "",
+    conf: Mapping[str, str] | None = None,
+    local_checkpoints: bool = True,
+    executors: int = 0,
 ) -> SparkSession:
-    """Start Spark in this process, with the formats of onceonly. ``java`` are more options of its JVM. Driver."""
+    """Start Spark in this process, with the formats of onceonly. ``java`` are more options of its JVM. Driver.
+
+    Tasks run in two threads of it, or in ``executors`` that are processes of their own.
+    """
     return local_session(
         folder,
         name="onceonly verify",
-        # Two threads; a task whose worker dies is tried again.
-        master="local[2,4]",
+        # A task whose worker dies is tried again.
+        master=f"local-cluster[{executors},1,{_EXECUTOR_MB}]" if executors else "local[2,4]",
         log_level="ERROR",
         conf={
             "spark.jars": spark_jars(),
             "spark.driver.memory": "700m",
             # The audit compares every epoch's log with Spark's; by default Spark forgets all but the last hundred.
             "spark.sql.streaming.minBatchesToRetain": "100000",
+            **(_of_executors() if executors else {}),
             **(conf or {}),
         },
         java=java,
         local_checkpoints=local_checkpoints,
     )
+
+
+def _of_executors() -> dict[str, str]:
+    return {
+        "spark.executor.memory": f"{_EXECUTOR_MB}m",
+        # Whoever is free takes a task, and not who has read its input before.
+        "spark.locality.wait": "0",
+        # Who is killed leaves what it has there.
+        "spark.executor.extraJavaOptions": f"{SHORT_LIVED_JAVA} -Djava.io.tmpdir={tempfile.gettempdir()}",
+    }
 
 
 def say_ready(spark: SparkSession, folder: Path) -> None:

@@ -86,6 +86,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Rows of files that readers which find them by a pattern got while it ran, by the reader."""
     late: int = 0
     """Rows that came when their window had been shown, so that Spark dropped them: of a query with windows alone."""
+    executors: int = 0
+    """How many executors the job had in processes of their own; 0 where they were threads of its driver."""
 
     @property
     def promise(self) -> str:
@@ -128,6 +130,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             f"{f' --visible {self.visible}' if self.visible else ''}"
             f"{f' --broker {self.other_broker}' if self.other_broker else ''}"
             f"{f' --checkpoint {self.other_store}' if self.other_store else ''}"
+            f"{f' --executors {self.executors}' if self.executors else ''}"
         )
 
     @property

@@ -86,6 +86,10 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
     help="What every query does: rows unchanged, dead letters, a state in one of Spark's stores, or windows of rows. "
     "Otherwise drawn, but for windows.",
 )  # fmt: skip
+@click.option(
+    "--executors", type=click.IntRange(min=0), default=0, show_default=True,
+    help="So many executors in processes of their own, which die, too, in place of threads of the driver.",
+)  # fmt: skip
 @click.option("--each", is_flag=True, help="In every round one fault of each kind, instead of a draw.")
 @click.option(
     "--trace", is_flag=True,
@@ -109,6 +113,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     broker: str,
     checkpoint: str,
     visible: str,
+    executors: int,
     each: bool,
     query: str | None,
     trace: bool,
@@ -144,6 +149,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         html=html,
         dear=dear,
         each=each,
+        executors=executors,
         broker=BrokerKind.parse(broker),
         store=checkpoint,
         early=visible == _VISIBLE[1],
