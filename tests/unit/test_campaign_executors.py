@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -29,7 +30,7 @@ def test_a_session_has_threads_or_executors(
     asked: dict[str, Any] = {}
     monkeypatch.setattr(session, "local_session", lambda _, **given: asked.update(given))
     monkeypatch.setattr(session, "spark_jars", lambda: "")
-    monkeypatch.setattr(session.tempfile, "gettempdir", lambda: "/short")
+    monkeypatch.setattr(tempfile, "tempdir", "/short")
     session.session(tmp_path, executors=executors)
     assert asked["master"] == master
     own = {name: value for name, value in asked["conf"].items() if name.startswith("spark.executor.")}
