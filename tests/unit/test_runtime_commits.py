@@ -187,6 +187,17 @@ def test_only_those_that_are_not_taken_yet_are_asked_again() -> None:
     assert len(clock.slept) == 2
 
 
+def test_how_long_each_had_to_wait_for_its_answer_is_known() -> None:
+    sink, clock = Together(), FakeClock()
+    sink.answers = {"t1": [RetryLater("busy"), RetryLater("busy")], "t2": [RetryLater("busy")]}
+    loop = CommitLoop({"a": sink}, timeout_s=60.0, clock=clock)
+    list(loop.run(commands(3), recovery=False))
+    first, second = clock.slept
+    assert loop.answered_s == {0: 0.0, 1: first + second, 2: first}
+    list(loop.run(commands(1), recovery=False))
+    assert loop.answered_s == {0: 0.0}, "of the last run alone"
+
+
 def test_what_is_not_taken_in_time_is_told_and_the_others_are_committed() -> None:
     sink = Together()
     sink.answers = {"t1": [RetryLater("busy")] * 1_000}

@@ -18,7 +18,7 @@ from onceonly.ports import Leftover
 from onceonly.protocol.deciding import totals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from onceonly.model import Plan, Vote
     from onceonly.ports import QueryContext
@@ -473,6 +473,22 @@ def test_the_watcher_is_given_every_step() -> None:
         *["epoch.completed"] * 2,
         *("receipt.persisted", "epoch.done"),
     ]
+
+
+def test_the_watcher_is_told_how_long_each_commit_was_waited_for() -> None:
+    job = Job()
+    steps: list[Mapping[str, str | int]] = []
+    coordinator = Coordinator(log=job.log_of(job.disk), actor="driver", clock=job.clock, watch=steps.append)
+    for name, sink in job.sinks.items():
+        coordinator.join(name, Participant(sink=sink, guarantee=Guarantee.EXACTLY_ONCE))
+    plan = coordinator.plan(0, run="r")
+    slow, *_ = votes = votes_of(job, plan, SINKS)
+    assert slow.handle is not None
+    job.store(slow.sink).answers[slow.handle.transaction].append(RetryLater("busy"))
+    coordinator.decide(plan, votes)
+    waited = {step["transaction"]: step["after_ms"] for step in steps if step["kind"] == "handle.committed"}
+    assert len(waited) == sum(vote.handle is not None for vote in votes)
+    assert waited[slow.handle.transaction] == 20
 
 
 # --- what is held between epochs ----------------------------------------------------------------------------

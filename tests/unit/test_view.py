@@ -78,6 +78,28 @@ def test_the_steps_of_an_epoch_are_in_the_order_of_the_log_each_with_its_file_an
     assert epoch.slow == "write took longest: 0.900 s; slot 1 of box voted last, 0.500 s after the one before"
 
 
+@pytest.mark.parametrize(
+    ("slots", "finished_by", "told"),
+    [
+        (1, 7, "its one transaction is that of slot 0 of box"),
+        (2, 7, "which of its transactions was slow, the log does not tell"),
+        (2, 8, "it was in doubt until process 8 on driver-1 finished it"),
+    ],
+)
+def test_a_slow_commit_says_what_it_waited_for_as_far_as_the_log_tells(
+    slots: int, finished_by: int, told: str
+) -> None:
+    votes = [bench.vote(0, slot, 0.5) for slot in range(slots)]
+    settled = replace(bench.receipt(0, 9), stamp=bench.stamp(9, pid=finished_by))
+    [epoch] = view(bench.model(bench.told(bench.decision(0, 1, votes), settled=settled))).epochs
+    assert epoch.slow == f"commit took longest: 8.000 s; {told}"
+
+
+def test_a_slow_commit_of_no_transaction_names_none() -> None:
+    [epoch] = view(bench.model(bench.told(bench.decision(0, 1, []), settled=bench.receipt(0, 9)))).epochs
+    assert epoch.slow == "commit took longest: 8.000 s"
+
+
 def test_a_vote_says_its_rows_and_their_size_where_the_log_has_it() -> None:
     votes = [replace(bench.vote(4, 0, 0.4), bytes=2048), bench.vote(4, 1, 0.5)]
     seen = view(bench.model(bench.told(bench.decision(4, 1, votes), settled=bench.receipt(4, 1.2))))

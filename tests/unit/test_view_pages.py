@@ -360,6 +360,48 @@ def test_an_event_log_tells_when_a_slot_began_and_when_a_transaction_was_committ
     assert writing == {0: pytest.approx(bench.ZERO + 0.3), 1: bench.ZERO}
 
 
+def committed(**after_ms: int | None) -> list[dict[str, object]]:
+    """Lines of commits that were answered after so long, told of together nine seconds after the decision."""
+    return [
+        event(
+            "handle.committed", 10, transaction=f"t0-{slot}", slot=slot, outcome="Committed", plan="p",
+            **({} if span is None else {"after_ms": span}),
+        )
+        for slot, span in enumerate(after_ms.values())
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (committed(a=0, b=8000, c=500), "slot 1 of box was committed last, 7.500 s after the one before"),
+        (committed(a=9000, b=9000, c=0), "slot 0 of box and 1 more were committed last, 9.000 s after the one before"),
+        (committed(a=9000, b=9000, c=9000), "its 3 transactions were committed together"),
+        (committed(a=0, b=8000, c=None), "which of its transactions was slow, the log does not tell"),
+        (committed(a=0, b=8000), "which of its transactions was slow, the log does not tell"),
+        (
+            [*committed(a=0, b=8000, c=1)[:2], {**committed(a=0, b=8000, c=1)[2], "plan": "of another try"}],
+            "which of its transactions was slow, the log does not tell",
+        ),
+    ],
+)  # fmt: skip
+def test_an_event_log_says_which_slot_a_slow_commit_waited_for(
+    lines: list[dict[str, object]], said: str
+) -> None:
+    votes = [bench.vote(0, slot, 0.5) for slot in range(3)]
+    found = bench.told(bench.decision(0, 1, votes), settled=bench.receipt(0, 10.5))
+    [epoch] = with_events(view(bench.model(found)), lines).epochs
+    assert epoch.slow == f"commit took longest: 9.500 s; {said}"
+
+
+def test_an_event_log_places_each_commit_where_it_was_answered_not_where_all_were_told_of() -> None:
+    votes = [bench.vote(0, slot, 0.5) for slot in range(2)]
+    found = bench.told(bench.decision(0, 1, votes), settled=bench.receipt(0, 10.5))
+    [epoch] = with_events(view(bench.model(found)), committed(a=1000, b=9000)).epochs
+    at = [mark.at for mark in epoch.marks if mark.what is What.COMMITTED]
+    assert at == [bench.ZERO + 2, bench.ZERO + 10]
+
+
 def test_an_epoch_says_rows_and_bytes_of_each_slot_and_that_bytes_are_not_known() -> None:
     votes = [bench.vote(0, 1, 0.4, rows=5), replace(bench.vote(0, 0, 0.9, rows=7), bytes=4321)]
     voted = replace(bench.claim(0, 1), votes=(replace(bench.vote(0, 9, 0.2, rows=99), plan="p2"),))
@@ -388,7 +430,9 @@ def test_an_epoch_says_where_it_wrote_and_that_what_it_read_is_counted_by_slot()
     ]
     assert str(tables.parts(epoch)) in str(page.detail(epoch))
     assert "offsets between" in str(page.detail(epoch))
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", str(tables.ranges(epoch)))[1:5] == ["events/0", "3", "10", "7"]
     assert "counted by slot: no vote says which partitions a slot has read" in str(page.detail(epoch))
+    assert "of a topic that is compacted or written by transactions, rows and gaps" in str(page.detail(epoch))
     assert str(tables.parts(view(bench.model(bench.usual(0, 0))).epochs[0])) == ""
 
 

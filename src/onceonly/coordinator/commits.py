@@ -59,7 +59,7 @@ class Commits:
         """Commit handles in parallel; one that raises is asked for again."""
         found = list(self._loop.run(commands, recovery=recovery))
         found = [(command, _by_the_log(command, outcome)) for command, outcome in found]
-        for command, outcome in found if self._record.is_heard else ():
+        for place, (command, outcome) in enumerate(found) if self._record.is_heard else ():
             vote = command.vote
             self._record(
                 "handle.resolved" if recovery else "handle.committed",
@@ -70,6 +70,7 @@ class Commits:
                 transaction=vote.handle.transaction if vote.handle else "",
                 outcome=type(outcome).__name__,
                 reason=without_secrets(outcome.reason) if isinstance(outcome, Unknown | RetryLater) else "",
+                after_ms=round(1000 * self._loop.answered_s[place]),
             )
         return [protocol.Resolved(command.vote, outcome) for command, outcome in found]
 
@@ -148,7 +149,8 @@ class CommitLoop:
     what still answers ``RetryLater`` then is handed back as that. Of a target that hangs, ``bounded`` says so for all
     handles once one call has not come back. A commit that raises is asked for again, too:
     ``Unknown`` is only what a sink says of itself. ``seconds`` is how long the last run
-    took; whoever writes it down sets it back.
+    took; whoever writes it down sets it back. ``answered_s`` is how long it was until each of its commands, by its
+    place, had its last answer: those that a sink takes at once have the same.
     """
 
     def __init__(self, sinks: Mapping[str, Sink], *, timeout_s: float, clock: Clock) -> None:
@@ -156,18 +158,19 @@ class CommitLoop:
         self._timeout_s = timeout_s
         self._clock = clock
         self.seconds = 0.0
+        self.answered_s: dict[int, float] = {}
 
     def run(
         self, commands: Sequence[CommitHandle], *, recovery: bool
     ) -> Iterator[tuple[CommitHandle, Outcome]]:
         """Commit all; return each command with its outcome, in the order given."""
         started = self._clock.monotonic()
-        deadline = started + self._timeout_s
         shares = self._shares(commands)
+        self.answered_s = {}
 
         def work(places: list[int]) -> dict[int, Outcome]:
             share = {place: commands[place] for place in places}
-            return self._commit(share, deadline, recovery=recovery)
+            return self._commit(share, started, recovery=recovery)
 
         outcomes: dict[int, Outcome] = {}
         for found in background.spread("onceonly-commit", work, shares, threads_max=THREADS_MAX):
@@ -198,9 +201,9 @@ class CommitLoop:
         return sink.capabilities.commits_at_once if count > few_max else 1
 
     def _commit(
-        self, share: Mapping[int, CommitHandle], deadline: float, *, recovery: bool
+        self, share: Mapping[int, CommitHandle], started: float, *, recovery: bool
     ) -> dict[int, Outcome]:
-        """Commit a share: all of one sink. Those that are to be tried later are asked again until the deadline."""
+        """Commit a share: all of one sink. Those that are to be tried later are asked again within the bound."""
         sinks = [command.vote.sink for command in share.values()]
         failpoints.hit_all("plan.before_recommit" if recovery else "commit.before_handle", of=sinks)
         outcomes: dict[int, Outcome] = {}
@@ -208,6 +211,7 @@ class CommitLoop:
         delay = DELAY_FIRST_S
         while True:
             outcomes |= zip(left, self._ask_all(list(left.values())), strict=True)
+            self.answered_s |= dict.fromkeys(left, self._clock.monotonic() - started)
             left = {
                 place: command
                 for place, command in left.items()
@@ -217,7 +221,7 @@ class CommitLoop:
             }
             if not left:
                 break
-            if self._clock.monotonic() + delay > deadline:
+            if self._clock.monotonic() + delay > started + self._timeout_s:
                 for command in left.values():
                     log.warning("Transaction %s: not taken within %s s", _name(command), self._timeout_s)
                 break

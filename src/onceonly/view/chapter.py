@@ -28,6 +28,8 @@ from onceonly.view.values import (
 from onceonly.words import n
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onceonly.model import Link, Stamp, Vote
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.states import EpochView, HandleView
@@ -38,6 +40,7 @@ _ENDS: Final = {
     LinkKind.ABORT: What.ABORT,
     LinkKind.SKIPPED: What.SKIPPED,
 }
+UNTOLD: Final = "which of its transactions was slow, the log does not tell"
 _BECAME: Final = {
     HandleState.COMMITTED: (What.COMMITTED, "committed, some time between its decision and the receipt"),
     HandleState.PENDING: (What.DOUBT, "decided, and not known to be committed"),
@@ -153,7 +156,7 @@ class Chapter:
             )
         )  # fmt: skip
         if is_last:
-            self._phases, self._slow = _phases(link, self._found)
+            self._phases, self._slow = _phases(link, self._found, self._finished_by(link))
 
     def _receipt(self) -> None:
         """Tell the receipt, and what became of each transaction before it."""
@@ -287,8 +290,11 @@ def once(found: EpochModel) -> str:
     return f"written once: {under}, and committed{void}"
 
 
-def _phases(link: Link, found: EpochModel) -> tuple[tuple[Phase, ...], str]:
-    """Return the phases of the try that was decided, and what took longest of them."""
+def _phases(link: Link, found: EpochModel, finished_by: str) -> tuple[tuple[Phase, ...], str]:
+    """Return the phases of the try that was decided, and what took longest of them.
+
+    ``finished_by`` names the process that finished it, where that is not the one that decided it.
+    """
     planned, decided = seconds_of(link.planned), seconds_of(link.stamp)
     settled = seconds_of(found.receipt.stamp if found.receipt else None)
     votes = {(vote.sink, vote.slot): seconds_of(vote.stamp) for vote in link.votes}
@@ -311,7 +317,18 @@ def _phases(link: Link, found: EpochModel) -> tuple[tuple[Phase, ...], str]:
         others = sorted(at for at in votes.values() if at)
         lead = f", {took(last - others[-2])} after the one before" if len(others) > 1 else ""
         slow += f"; slot {slot} of {sink} voted last{lead}"
+    if longest == COMMIT and finished_by:
+        slow += f"; it was in doubt until {finished_by} finished it"
+    elif longest == COMMIT and link.pending:
+        slow += f"; {_committed_last(link.pending)}"
     return phases, slow
+
+
+def _committed_last(votes: Sequence[Vote]) -> str:
+    """Say which slot's transaction was committed last, as far as the log tells: a receipt is of all of them."""
+    if len(votes) == 1:
+        return f"its one transaction is that of slot {votes[0].slot} of {votes[0].sink}"
+    return UNTOLD
 
 
 def _between(before: float, after: float) -> float | None:

@@ -216,7 +216,8 @@ def ranges(each: Epoch) -> Markup:
     found = table(f"What {each.name} read", heads, lines, right={2, 3, 4, 5})
     by_slot = tag(
         "p",
-        "Rows and bytes are counted by slot: no vote says which partitions a slot has read.",
+        "Rows and bytes are counted by slot: no vote says which partitions a slot has read. Of Kafka, the offsets "
+        "between are rows, and of a topic that is compacted or written by transactions, rows and gaps.",
         class_="oo-note",
     )
     return join(found, _not_shown(len(parts) - _RANGES_MAX, "partition"), by_slot)

@@ -10,10 +10,12 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from onceonly.view.chapter import UNTOLD
 from onceonly.view.clock import between
-from onceonly.view.telling import moment
+from onceonly.view.telling import moment, took
 from onceonly.view.tries import with_tries
 from onceonly.view.values import Bar, Epoch, Mark, View, What, Work, lane_of
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +55,8 @@ def _with_events(
     epoch: Epoch, lines: Sequence[Mapping[str, Any]], floor: float | None, *, is_down: bool
 ) -> Epoch:
     late = _late(epoch)
-    done = [line for line in lines if line["kind"] in _COMMITS and line.get("outcome") in _DONE]
+    commits = _as_answered([line for line in lines if line["kind"] in _COMMITS])
+    done = [line for line in commits if line.get("outcome") in _DONE]
     told = {(line["sink"], line["transaction"]): line for line in reversed(done)}  # of several, the first
     begun: dict[tuple[str, int], list[float]] = defaultdict(list)
     for line in lines:
@@ -64,8 +67,50 @@ def _with_events(
         epoch,
         marks=(*marks, *_swept(lines, late)),
         bars=tuple(_begun(bar, begun) for bar in epoch.bars),
+        slow=epoch.slow.replace(UNTOLD, _committed_last(epoch, told)),
     )
     return with_tries(found, lines, late=late, floor=floor, is_down=is_down)
+
+
+def _as_answered(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the lines of commits with the moments of the answers: they are written together, after the last one."""
+    last: dict[tuple[str, ...], int] = defaultdict(int)
+    for line in lines:
+        last[_phase(line)] = max(last[_phase(line)], _after_ms(line) or 0)
+    found: list[Mapping[str, Any]] = []
+    for line in lines:
+        after = _after_ms(line)
+        early = 0.0 if after is None else (last[_phase(line)] - after) / 1000
+        found.append({**line, "t": float(line["t"]) - early})
+    return found
+
+
+def _committed_last(epoch: Epoch, told: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+    """Say which slot's transaction of several was committed last, where all of them tell of one commit phase."""
+    record = next((mark.record for mark in reversed(epoch.marks) if mark.what is What.DECISION), "")
+    marks = [mark for mark in epoch.marks if mark.what is What.COMMITTED and mark.record == record]
+    lines = [told.get((mark.sink, mark.transaction), {}) for mark in marks]
+    spans = [_after_ms(line) for line in lines]
+    known = sorted({span for span in spans if span is not None})
+    if None in spans or not known or len(set(map(_phase, lines))) > 1:
+        return UNTOLD
+    if len(known) == 1:
+        return f"its {n(len(marks), 'transaction')} were committed together"
+    last = [mark for mark, span in zip(marks, spans, strict=True) if span == known[-1]]
+    more = f" and {len(last) - 1} more were" if len(last) > 1 else " was"
+    lead = took((known[-1] - known[-2]) / 1000)
+    return f"slot {last[0].slot} of {last[0].sink}{more} committed last, {lead} after the one before"
+
+
+def _phase(line: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the commits of one phase have in common."""
+    return tuple(str(line.get(name, "")) for name in ("incarnation", "plan", "kind"))
+
+
+def _after_ms(line: Mapping[str, Any]) -> int | None:
+    """Return how long a commit phase had gone on as a transaction of it was answered; None where nobody noted that."""
+    found = line.get("after_ms")
+    return found if isinstance(found, int) else None
 
 
 def _commit(mark: Mark, epoch: Epoch, told: Mapping[str, Any] | None, late: float) -> Mark:
