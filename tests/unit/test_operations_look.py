@@ -57,7 +57,7 @@ def test_what_the_run_that_is_alive_has_claimed_is_in_flight_and_not_given_up(
     with contextlib.closing(Presence.hold(str(coordinator.path), actor="driver")):
         assert listed(coordinator) == {"chk-1": "in flight", "chk-0": "complete"}
         told = verdict(look.newest(open_checkpoint(coordinator.path), limit=1, history=False))
-        assert told.stuck == "nothing of chk-1 is decided"
+        assert told.stuck == "nothing of chk-1 is decided yet"
         assert told.next_step == "the run that is alive writes it"
     assert listed(coordinator) == {"chk-1": "aborted", "chk-0": "complete"}
 

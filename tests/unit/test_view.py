@@ -453,6 +453,20 @@ def test_where_a_record_has_no_time_what_came_after_it_says_the_latest(
     assert ("data-at-least" in tables.verdict(found)) == (found.at_latest and at is not None)
 
 
+def test_what_was_decided_and_lost_is_told_from_what_never_was_decided() -> None:
+    taken_over = "(a new run took it over; earlier tries are void)"
+    begun = view(bench.model(bench.usual(0, 0), bench.told(bench.claim(1, 3)))).verdict
+    assert begun.stuck == f"nothing of chk-1 is decided yet {taken_over}"
+    assert begun.waits == "whoever reads rows of chk-1, or of what comes after it"
+    lost = bench.told(bench.decision(1, 1, [bench.vote(1, 0, 1)]), bench.claim(1, 3, index=1))
+    assert view(bench.model(lost)).verdict.stuck == f"what was decided of chk-1 was lost {taken_over}"
+
+
+def test_where_all_is_well_nothing_is_to_be_done() -> None:
+    found = view(bench.model(bench.usual(0, 0), alive=True)).verdict
+    assert found.next_step == "nothing is to be done: a run is alive"
+
+
 def test_what_is_but_closed_to_older_runs_waits_for_nobody() -> None:
     closed = bench.told(replace(bench.claim(1, 3), reason="claimed before a drain"))
     found = view(bench.model(bench.usual(0, 0), closed)).verdict
@@ -474,8 +488,9 @@ def test_a_checkpoint_that_was_moved_is_said_to_be_beside_what_is_in_doubt() -> 
     )
     found = view(moved).verdict
     assert (found.level, found.since) == (Level.STUCK, bench.ZERO + 3)
-    assert found.stuck.startswith("chk-1 is decided, and 1 transaction of it")
-    assert "; the checkpoint was moved here from file:///before" in found.stuck
+    assert found.stuck.startswith("the checkpoint was moved here from file:///before")
+    said = " is not known to be committed, since 2023-11-14T22:13:23.000Z\n"
+    assert said in terminal.verdict(found).plain
     assert found.command == "onceonly checkpoints accept-move /c"
 
 

@@ -35,8 +35,9 @@ def verdict(model: CheckpointModel) -> Verdict:
     return replace(
         found,
         level=Level.STUCK,
-        stuck=f"{found.stuck}; {moved}" if found.stuck else moved,
-        waits=f"{found.waits}, and the query" if found.waits else "the query",
+        # What is decided stands last: since when is said behind it.
+        stuck=f"{moved}; {found.stuck}" if found.stuck else moved,
+        waits=f"the query, {found.waits}" if found.waits else "the query",
         next_step="accept the move, if it was meant",
         command=f"onceonly checkpoints accept-move {shlex.quote(model.path)}",
     )
@@ -78,16 +79,16 @@ def _named(names: Sequence[str]) -> str:
 def _undecided(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict:
     """Nothing is decided of the newest epoch, so that nothing can be in doubt."""
     name, aborted = newest.view.name, newest.view.state is EpochState.ABORTED
-    what = f"{name} is void ({meaning(newest.view.reason)})" if aborted else f"nothing of {name} is decided"
+    why = f" ({meaning(newest.view.reason)})" if aborted else ""
     since, at_latest = _since(newest, newest.chain[-1:]) if aborted else (newest.at, False)
     is_lost = any(handle.state is HandleState.LOST for handle in newest.handles)
     return Verdict(
         level=_level(model, Level.STUCK if is_lost else Level.WAITING),
         safe=safe,
-        stuck=what,
+        stuck=f"what was decided of {name} was lost{why}" if is_lost else f"nothing of {name} is decided yet{why}",
         since=since,
         at_latest=at_latest,
-        waits=f"{name} and what comes after it",
+        waits=f"whoever reads rows of {name}, or of what comes after it",
         next_step=_next(
             model, "the run that is alive writes it", f"start the query, which writes all of {name}"
         ),
@@ -163,4 +164,4 @@ def _next(model: CheckpointModel, alive: str, dead: str) -> str:
 def _idle(model: CheckpointModel) -> str:
     on = "goes on from here" if model.epochs else "begins with the first epoch"
     down = "no run is alive; " if model.run.alive is False else ""
-    return _next(model, "a run is alive", f"{down}the next start {on}")
+    return _next(model, "nothing is to be done: a run is alive", f"{down}the next start {on}")
