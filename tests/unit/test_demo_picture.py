@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 from onceonly.model import Guarantee
+from onceonly.view import style
 from onceonly_proof.demo import picture
 from onceonly_proof.demo.audit import Audit
 from onceonly_proof.demo.follow import Transactions
@@ -132,6 +133,9 @@ def test_the_page_is_whole_and_stands_alone(tmp_path: Path) -> None:
     assert checker.addresses == ["#kill-1", "#kill-1"]
     assert "http" not in re.sub(r"</?\w[^>]*>", "", page)
     assert 'id="kill-1"' in page
+    # As every page of the renderer: its style, and a policy that lets it fetch nothing.
+    assert "default-src &#x27;none&#x27;" in page
+    assert style.PAGE in page
     assert "not clean for exactly-once" in page
     assert "t&lt;1&gt;" in page
     kills = page.partition("Every kill")[2]

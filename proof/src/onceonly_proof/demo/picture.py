@@ -8,24 +8,25 @@ mark says what it is when the pointer rests on it. Here are the places; the shap
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.view import shapes, style
 from onceonly.view.axis import Axis
-from onceonly.view.markup import tag
+from onceonly.view.markup import join, tag
+from onceonly.view.page import whole
 from onceonly.view.values import What
 from onceonly.words import n
 from onceonly_proof.demo.timeline import Life, Moment, Timeline, Try, build
-from onceonly_proof.pages import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from onceonly.view.markup import Markup
     from onceonly_proof.demo.follow import Event
     from onceonly_proof.demo.report import Result
 
+_SHEET = Path(__file__).with_name("picture.css")
 _WIDTH = 1200.0
 _LEFT = 96.0  # names of the lanes
 _RIGHT = 12.0
@@ -89,8 +90,9 @@ class _Drawing:
         self.parts.append(tag("a", drawn, href=f"#kill-{number}"))
 
     def picture(self, told: str) -> Markup:
-        """Return the whole."""
-        return shapes.picture(told, _WIDTH, self.height, self.parts, has_links=True)
+        """Return the whole, which may be wider than the page: who has no mouse goes to it and moves it."""
+        drawn = shapes.picture(told, _WIDTH, self.height, self.parts, has_links=True)
+        return tag("div", drawn, class_="oo-scroll", tabindex="0", role="region", aria_label=told)
 
 
 def write(path: Path, lines: Iterable[Event], *, names: Mapping[str, str], result: Result) -> None:
@@ -100,18 +102,41 @@ def write(path: Path, lines: Iterable[Event], *, names: Mapping[str, str], resul
 
 
 def draw(timeline: Timeline, result: Result) -> str:
-    """Return the page. Pure, but for the templates, which are read from beside this module."""
-    return render(
-        "onceonly_proof.demo",
-        "picture.html.jinja",
-        result=result,
-        tiles=_tiles(result),
-        style=style.sheet(style.PICTURE),
-        overview=_overview(timeline).picture("Time line of the whole run"),
-        bars=_BARS,
-        legend=[(shapes.sample(what), name) for what, name in _LEGEND.items()],
-        cards=[_card(timeline, number, life) for number, life in enumerate(timeline.kills, 1)],
+    """Return the page. Pure, but for the style sheet beside this module."""
+    title = f"onceonly demo · {result.guarantee}"
+    told = f"Audit: {'clean' if result.is_clean else 'not clean'} for {result.guarantee}"
+    tone = "good" if result.is_clean else "bad"
+    head = tag(
+        "header",
+        tag("h1", title),
+        tag("p", told, class_=f"demo-verdict demo-{tone}"),
+        class_="demo-head",
     )
+    tiles = tag("dl", (_tile(*each) for each in _tiles(result)), class_="demo-tiles")
+    whole_run = _overview(timeline).picture("Time line of the whole run")
+    cards = [_card(timeline, number, life) for number, life in enumerate(timeline.kills, 1)]
+    body = join(
+        head,
+        tiles,
+        tag("section", tag("h2", "The whole run"), whole_run, _legend()),
+        tag(
+            "section",
+            tag("h2", "Every kill and its recovery"),
+            tag("p", "Left of the gap: what the job did last. Right: what its next life did first.", class_="oo-note"),
+            cards or tag("p", "There was none."),
+        ),
+    )  # fmt: skip
+    return whole(title, body, css=f"{style.PAGE}{_SHEET.read_text(encoding='utf-8')}")
+
+
+def _tile(name: str, value: int, tone: str) -> Markup:
+    return tag("div", tag("dt", name), tag("dd", f"{value:,}", class_=f"demo-{tone}" if tone else None))
+
+
+def _legend() -> Markup:
+    bars = [tag("li", tag("i", class_=f"demo-{kind}"), name) for kind, name in _BARS.items()]
+    marks = [tag("li", shapes.sample(what), name) for what, name in _LEGEND.items()]
+    return tag("ul", bars, marks, tag("li", tag("i", class_="demo-kill"), "kill"), class_="oo-legend")
 
 
 def _tiles(result: Result) -> list[tuple[str, int, str]]:
@@ -189,7 +214,7 @@ def _visible(drawn: _Drawing, timeline: Timeline, x: Axis, top: float) -> None:
 # --- one kill ---------------------------------------------------------------------------------------------
 
 
-def _card(timeline: Timeline, number: int, life: Life) -> dict[str, object]:
+def _card(timeline: Timeline, number: int, life: Life) -> Markup:
     """Draw the moments around a kill: rows are the steps of each query's epoch, in the protocol's order."""
     following = next((each for each in timeline.lives if each.number == life.number + 1), None)
     before = [each for query in timeline.queries for each in timeline.tries_in(life.number, query)[-1:]]
@@ -230,7 +255,13 @@ def _card(timeline: Timeline, number: int, life: Life) -> dict[str, object]:
     seen = " · ".join(f"{timeline.visible_at(topic, life.end):,} in {topic}" for topic in timeline.visible)
     hint = f"{life.end:.1f} s · cut off: {where or 'between epochs'} · visible: {seen}"
     told = f"Kill {number} at {life.step}"
-    return {"number": number, "step": life.step, "hint": hint, "picture": drawn.picture(told)}
+    return tag(
+        "article",
+        tag("h3", f"{number}. {life.step}"),
+        tag("p", hint, class_="oo-note"),
+        drawn.picture(told),
+        id_=f"kill-{number}",
+    )
 
 
 def _panel_before(tries: list[Try], life: Life) -> tuple[float, float]:
