@@ -348,6 +348,15 @@ def test_more_epochs_than_places_share_them_by_time() -> None:
     assert "chk-0" in next(iter(at))
 
 
+def test_where_epochs_share_a_column_the_figure_says_what_its_colours_are() -> None:
+    few, many = (
+        multiples(view(bench.model(*(bench.usual(number, 2 * number) for number in range(count)))))
+        for count in (5, 400)
+    )
+    assert all("dark: the median, light: the most" in each for each in many)
+    assert not any("dark:" in each for each in few)
+
+
 def test_how_old_the_place_was_that_a_source_of_time_began_at_is_drawn() -> None:
     found = bench.usual(0, 0)
     offset = (

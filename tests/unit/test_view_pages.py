@@ -86,6 +86,22 @@ def nasty() -> CheckpointModel:
     return replace(made, actions=(action,))
 
 
+@pytest.mark.parametrize(
+    ("said", "begun"),
+    [
+        ("write took longest", "Write took longest"),
+        ("at-least-once: its 3 rows", "At-least-once: its 3 rows"),
+        ("query's log, and", "Query's log, and"),
+        ("chk-3 is decided", "chk-3 is decided"),
+        ("s3a://orders/cp is gone", "s3a://orders/cp is gone"),
+        ("orders.csv is gone", "orders.csv is gone"),
+        ("", ""),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_and_a_name_stays_as_it_is(said: str, begun: str) -> None:
+    assert tables.capital(said) == begun
+
+
 @pytest.mark.parametrize("show", [page.report, lambda each: page.fragment(page.progress(each))])
 def test_a_topic_that_is_an_attack_is_text(show: object) -> None:
     html = show(view(nasty()))  # type: ignore[operator]  # one of two functions
@@ -430,7 +446,8 @@ def test_an_epoch_says_where_it_wrote_and_that_what_it_read_is_counted_by_slot()
     ]
     assert str(tables.parts(epoch)) in str(page.detail(epoch))
     assert "offsets between" in str(page.detail(epoch))
-    assert re.findall(r"<td[^>]*>([^<]*)</td>", str(tables.ranges(epoch)))[1:5] == ["events/0", "3", "10", "7"]
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", str(tables.ranges(epoch)))
+    assert cells[1:5] == ["events/0", "3", "10", "7"]
     assert "counted by slot: no vote says which partitions a slot has read" in str(page.detail(epoch))
     assert "of a topic that is compacted or written by transactions, rows and gaps" in str(page.detail(epoch))
     assert str(tables.parts(view(bench.model(bench.usual(0, 0))).epochs[0])) == ""

@@ -184,7 +184,10 @@ class Pages:
     def failed(self, what: str, next_step: str) -> str:
         """Return a page that says what is wrong, and the next step."""
         return self._fill(
-            "failed", "This cannot be shown", what=without_secrets(what), next_step=without_secrets(next_step)
+            "failed",
+            "This cannot be shown",
+            what=tables.capital(without_secrets(what)),
+            next_step=without_secrets(next_step),
         )
 
     def _line(self, watcher: Watcher) -> tuple[Level, list[Child]]:
@@ -223,7 +226,7 @@ class Pages:
             view=_short(model),
             # Of the very model that is shown: what comes after it is told by the stream.
             position=records.newest(model.epochs),
-            trouble=without_secrets(trouble.what) if trouble is not None else "",
+            trouble=tables.capital(without_secrets(trouble.what)) if trouble is not None else "",
             next_step=without_secrets(trouble.next_step) if trouble is not None else "",
         )
 

@@ -33,6 +33,8 @@ _COLUMNS_MAX: Final = 180
 _PLACES_MIN: Final = 12
 _IDLE_MIN_S: Final = 60.0
 _IDLE_MEDIANS: Final = 20
+_SHARED: Final = "; dark: the median, light: the most"
+"""What colours say where a column is of several epochs."""
 _ENDS: Final = frozenset({What.DECISION, What.ABORT, What.SKIPPED, What.RECEIPT, What.FOLDED})
 BEHIND: Final = "behind the sources' end as each epoch ended, in offsets"
 BEHIND_S: Final = "age of the oldest place in a source at which each epoch began"
@@ -171,6 +173,7 @@ def _figure(
         f"{_short(median(every))}{unit}, at most {_short(max(every))}{unit}, newest {_short(newest.value)}{unit} "
         f"({newest.name}), known of {n(len(every), 'epoch')}; {scale.said}"
     )
+    shared = any(column.first != column.last for column in columns)
     parts: list[Child] = [
         shapes.label(title, _LEFT, 16, "strong"),
         shapes.label(f"at most {_short(max(every))}{unit}", _WIDTH - _RIGHT, 16, "end dim small"),
@@ -183,7 +186,7 @@ def _figure(
             for x in (fold.left, fold.right)
         ),
         shapes.label(scale.ends[0], _LEFT, _HEIGHT - 6, "dim small"),
-        shapes.label(scale.said, _WIDTH / 2, _HEIGHT - 6, "mid dim small"),
+        shapes.label(scale.said + (_SHARED if shared else ""), _WIDTH / 2, _HEIGHT - 6, "mid dim small"),
         shapes.label(scale.ends[1], _WIDTH - _RIGHT, _HEIGHT - 6, "end dim small"),
         *_bars(columns, scale.width, most, unit),
     ]

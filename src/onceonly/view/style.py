@@ -60,6 +60,7 @@ margin:14px 0;background:var(--oo-card)}
 overflow-wrap:anywhere;font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:13px}
 .oo-scroll{overflow-x:auto}.oo-scroll svg.oo{min-width:760px}.oo-note,.oo-dim{color:var(--oo-dim)}
 .oo-table{border-collapse:collapse;font-size:13px;width:100%}
+.oo-table.oo-narrow{width:auto}.oo-table.oo-narrow :is(td,th){padding-right:24px}
 .oo-table caption{text-align:left;font-weight:600;padding:6px 0}
 .oo-table th{text-align:left;color:var(--oo-dim);font-weight:600}
 .oo-table td,.oo-table th{border-bottom:1px solid var(--oo-line);padding:3px 10px 3px 0;vertical-align:top}

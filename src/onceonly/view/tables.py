@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from onceonly.view.values import Mark, Verdict
 
+_WORD: Final = re.compile(r"[a-z]+(?:-[a-z]+)*(?:'s)?[,:;]?(?: |$)")
 _RANGES_MAX: Final = 200
 _STEPS_MAX: Final = 100
 """So many steps of a kind and a lane a table has; so many transactions, too."""
@@ -180,7 +182,7 @@ def slots(each: Epoch) -> Markup:
         for mark in votes[:_STEPS_MAX]
     )
     heads = ("sink", "slot", "rows", "bytes, as Arrow held them")
-    found = table(f"What each slot of {each.name} wrote", heads, lines, right={1, 2, 3})
+    found = table(f"What each slot of {each.name} wrote", heads, lines, right={1, 2, 3}, is_narrow=True)
     return join(found, _not_shown(len(votes) - _STEPS_MAX, "slot"))
 
 
@@ -196,7 +198,7 @@ def parts(each: Epoch) -> Markup:
         for sink, part in each.parts[:_RANGES_MAX]
     )  # fmt: skip
     heads = ("sink", "partition", "rows", "bytes of its files", "offset of its first row")
-    found = table(f"Where {each.name} wrote", heads, lines, right={2, 3, 4})
+    found = table(f"Where {each.name} wrote", heads, lines, right={2, 3, 4}, is_narrow=True)
     return join(found, _not_shown(len(each.parts) - _RANGES_MAX, "partition"))
 
 
@@ -213,7 +215,7 @@ def ranges(each: Epoch) -> Markup:
         ]
         for number, part in parts[:_RANGES_MAX]
     )  # fmt: skip
-    found = table(f"What {each.name} read", heads, lines, right={2, 3, 4, 5})
+    found = table(f"What {each.name} read", heads, lines, right={2, 3, 4, 5}, is_narrow=True)
     by_slot = tag(
         "p",
         "Rows and bytes are counted by slot: no vote says which partitions a slot has read. Of Kafka, the offsets "
@@ -276,9 +278,14 @@ def left_out(found: View) -> Markup:
 
 
 def table(
-    caption: str, heads: Sequence[str], lines: Iterable[Sequence[Child]], *, right: Iterable[int] = ()
+    caption: str,
+    heads: Sequence[str],
+    lines: Iterable[Sequence[Child]],
+    *,
+    right: Iterable[int] = (),
+    is_narrow: bool = False,
 ) -> Markup:
-    """Return a table; the columns that ``right`` names are numbers."""
+    """Return a table; the columns that ``right`` names are numbers. A narrow one is as wide as what is in it."""
     numbers = frozenset(right)
 
     def cell(name: str, place: int, child: Child) -> Markup:
@@ -291,7 +298,7 @@ def table(
         tag("caption", caption),
         tag("thead", tag("tr", (cell("th", place, head) for place, head in enumerate(heads)))),
         tag("tbody", (tag("tr", (cell("td", place, each) for place, each in enumerate(line))) for line in lines)),
-        class_="oo-table",
+        class_="oo-table oo-narrow" if is_narrow else "oo-table",
     )  # fmt: skip
 
 
@@ -304,5 +311,5 @@ def _offset(value: object) -> str:
 
 
 def capital(said: str) -> str:
-    """Begin a sentence; a name stays as it is."""
-    return said if said.startswith("chk-") else said[:1].upper() + said[1:]
+    """Begin a sentence; a name or an address stays as it is."""
+    return said[:1].upper() + said[1:] if _WORD.match(said) else said

@@ -82,10 +82,11 @@ def _undecided(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
     why = f" ({meaning(newest.view.reason)})" if aborted else ""
     since, at_latest = _since(newest, newest.chain[-1:]) if aborted else (newest.at, False)
     is_lost = any(handle.state is HandleState.LOST for handle in newest.handles)
+    what = f"what was decided of {name} was lost" if is_lost else f"nothing of {name} is decided yet"
     return Verdict(
         level=_level(model, Level.STUCK if is_lost else Level.WAITING),
         safe=safe,
-        stuck=f"what was decided of {name} was lost{why}" if is_lost else f"nothing of {name} is decided yet{why}",
+        stuck=what + why,
         since=since,
         at_latest=at_latest,
         waits=f"whoever reads rows of {name}, or of what comes after it",
