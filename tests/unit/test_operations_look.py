@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.unit.operator_bench import QueryCoordinator
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.log.presence import Presence
 from onceonly.log.progress import BLOCK, KEEP, OperatorReport, Progress, ProgressFiles, SourceReport
+from onceonly.model import seconds_of
 from onceonly.operations import look, offsets
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.states import EpochState
@@ -22,7 +24,6 @@ from onceonly.view.verdict import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -241,6 +242,19 @@ def test_only_what_is_owed_is_pending(coordinator: QueryCoordinator) -> None:
     pending = look.unsettled(open_checkpoint(coordinator.path)).in_doubt
     assert [(epoch.view.epoch, handle.transaction) for epoch, handle in pending] == [(2, "t2-0"), (2, "t2-1")]
     assert all(epoch.since(handle) for epoch, handle in pending)
+
+
+def test_a_checkpoint_whose_files_were_copied_tells_the_same_times_as_before() -> None:
+    """The files of the golden folder are as old as the checkout of it."""
+    copied = open_checkpoint(Path(__file__).parent / "golden" / "midway-4-decided" / "checkpoint")
+    [*_, decided] = copied.log.chain(25)
+    assert decided.stamp is not None
+    pending = look.unsettled(copied).in_doubt
+    assert {epoch.since(handle) for epoch, handle in pending} == {seconds_of(decided.stamp)}
+    newest, before, *_ = look.newest(copied, limit=2, history=False).epochs
+    assert newest.at == seconds_of(decided.stamp)
+    assert before.receipt is not None
+    assert before.at == seconds_of(before.receipt.stamp)
 
 
 def test_sources_of_any_kind_are_cut_into_partitions() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from onceonly.model import seconds_of
 from onceonly.operations import disk, offsets, states
 from onceonly.operations.states import HandleState
 
@@ -87,9 +88,11 @@ class EpochModel:
         return max(known) / 1000 if known else None
 
     def since(self, handle: HandleView) -> float | None:
-        """When the link was written that names a transaction."""
+        """When the link was put that names a transaction: by its stamp, as a copied file has another time."""
         what = disk.put(handle.link)
-        return next((step.at for step in self.steps if step.what == what), None)
+        return seconds_of(handle.link.stamp) or next(
+            (step.at for step in self.steps if step.what == what), None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

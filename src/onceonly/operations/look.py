@@ -17,6 +17,7 @@ from onceonly.log.actions import ACTIONS, UPKEEP, ActionFiles
 from onceonly.log.dated import KEEP
 from onceonly.log.runs import RunFiles
 from onceonly.log.stored_progress import progress_in
+from onceonly.model import seconds_of
 from onceonly.operations import disk, offsets, stamps, states
 from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
 from onceonly.operations.parts import parts
@@ -322,7 +323,10 @@ def _actions(checkpoint: Checkpoint) -> tuple[Action, ...]:
 
 
 def _when(checkpoint: Checkpoint, found: _Read) -> float | None:
-    """Say when an epoch was last heard of."""
+    """Say when an epoch was last heard of: by the stamp of its last record, as a copied file has another time."""
+    last = found.receipt or next(reversed(found.chain), None)
+    if last is not None and (stamped := seconds_of(last.stamp)):
+        return stamped
     if checkpoint.folder is not None:
         return disk.when(checkpoint.folder, found.epoch, len(found.chain))
     return next((step.at for step in reversed(stamps.steps(found.chain, found.receipt))), None)
