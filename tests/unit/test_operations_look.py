@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from pathlib import Path
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.operator_bench import QueryCoordinator
 
-from onceonly.errors import ConfigurationError, LogError
+from onceonly.errors import ConfigurationError, LogError, UnavailableError
+from onceonly.log import files
 from onceonly.log.presence import Presence
 from onceonly.log.progress import BLOCK, KEEP, OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.model import seconds_of
@@ -209,6 +211,28 @@ def test_a_log_that_is_gone_since_it_was_opened_is_never_an_empty_one(
     for again in looks:
         with pytest.raises(LogError, match=f"is gone, and {in_its_place}.* is in its place"):
             again()
+
+
+def test_an_epoch_that_is_asked_for_alone_has_the_checksums_of_its_files(
+    coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.complete(0)
+    coordinator.claim(1)
+    coordinator.settle(coordinator.decide(1, index=1))
+    opened = open_checkpoint(coordinator.path)
+    log = coordinator.path / "onceonly"
+    names = [*(f"links/{1:020d}.{index}.json" for index in range(2)), f"receipts/{1:020d}.json"]
+    headers = {name: json.loads((log / name).read_bytes().partition(b"\n")[0]) for name in names}
+    assert look.epoch(opened, 1).epoch.checksums == {
+        name: header["checksum"] for name, header in headers.items()
+    }
+    assert look.newest(opened, limit=1, history=False).epochs[0].checksums == {}, "of a list nobody asks"
+
+    def sums(*_: object) -> dict[str, str]:
+        raise UnavailableError("down", next_step="wait")
+
+    monkeypatch.setattr(files, "sums", sums)
+    assert look.epoch(opened, 1).epoch.checksums == {}, "and the epoch is shown all the same"
 
 
 def test_a_barrier_is_told_though_sparks_file_is_gone(coordinator: QueryCoordinator) -> None:

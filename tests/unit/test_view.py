@@ -16,7 +16,7 @@ from tests.unit import view_bench as bench
 
 from onceonly.log.left import RESTORED
 from onceonly.log.progress import Progress, SourceReport
-from onceonly.model import Guarantee, Skip
+from onceonly.model import Guarantee, InputFile, Inputs, Skip
 from onceonly.operations import look, states
 from onceonly.operations.checkpoint_model import EpochModel
 from onceonly.operations.disk import BARRIER, Step
@@ -98,6 +98,26 @@ def test_a_slow_commit_says_what_it_waited_for_as_far_as_the_log_tells(
 def test_a_slow_commit_of_no_transaction_names_none() -> None:
     [epoch] = view(bench.model(bench.told(bench.decision(0, 1, []), settled=bench.receipt(0, 9)))).epochs
     assert epoch.slow == "commit took longest: 8.000 s"
+
+
+def test_each_record_of_an_epoch_that_is_read_in_full_has_the_checksum_of_its_file() -> None:
+    usual = bench.usual(7, 0)
+    link, settled = f"links/{7:020d}.0.json", f"receipts/{7:020d}.json"
+    read = InputFile(name="offsets/7", digest="sha256:of-the-barrier")
+    decided = replace(usual.chain[0], inputs=Inputs(files=(read,)))
+    found = replace(
+        bench.told(decided, settled=usual.receipt),
+        steps=(Step(BARRIER, bench.ZERO - 1),),
+        checksums={link: f"sha256:{'ab' * 32}", settled: "sha256:of-the-receipt"},
+    )
+    [epoch] = view(bench.model(found)).epochs
+    sums = {mark.what: mark.checksum for mark in epoch.marks}
+    assert sums[What.BARRIER] == "sha256:of-the-barrier"
+    assert sums[What.DECISION] == f"sha256:{'ab' * 32}"
+    assert sums[What.RECEIPT] == "sha256:of-the-receipt"
+    shown = tables.steps(epoch)
+    assert f'<code title="sha256:{"ab" * 32}">sha256:{"ab" * 9}a…</code>' in shown
+    assert "<code>xxh3:0000000000000000</code>" in shown
 
 
 def test_a_vote_says_its_rows_and_their_size_where_the_log_has_it() -> None:

@@ -103,6 +103,13 @@ class Format:
             raise self.refuse(f"{where} is damaged or was changed by hand: its checksum differs")
         return body
 
+    def sum_in(self, data: bytes) -> str:
+        """Return the checksum that a file's header says, for people; empty where it has no such header."""
+        try:
+            return decoder(_Header).decode(data.partition(b"\n")[0]).checksum
+        except UNREADABLE:
+            return ""
+
     def refuse(self, what: str) -> OnceonlyError:
         """Make the error for a file that cannot be used."""
         return self.error(what, next_step=self.restore)

@@ -6,7 +6,7 @@ clock, no network and no Spark: what is not in it is not known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onceonly.model import seconds_of
@@ -14,6 +14,8 @@ from onceonly.operations import disk, offsets, states
 from onceonly.operations.states import HandleState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onceonly.guards.known import Known
     from onceonly.log.actions import Action
     from onceonly.log.progress import Progress
@@ -31,8 +33,9 @@ class EpochModel:
     """One epoch. Of one that is folded, or of which nobody has decided anything, there is no more than ``view``.
 
     ``at`` is when it was last heard of. ``sources`` are its ranges, ``parts`` what it has in partitions of its targets,
-    ``steps`` its times, ``progress`` what Spark has reported: the first three are only there where an epoch was asked
-    for alone, the last also where reports were asked for. ``note`` says what could not be read, and why.
+    ``steps`` its times, ``checksums`` those of its files by their names below the log, ``progress`` what Spark has
+    reported: the last is also there where reports were asked for, the others only where an epoch was asked for alone.
+    ``note`` says what could not be read, and why.
     """
 
     view: EpochView
@@ -42,6 +45,7 @@ class EpochModel:
     steps: tuple[Step, ...] = ()
     sources: tuple[tuple[Partition, ...], ...] = ()
     parts: tuple[tuple[str, Part], ...] = ()
+    checksums: Mapping[str, str] = field(default_factory=dict)
     progress: Progress | None = None
     note: str = ""
     by_hand: frozenset[str] = frozenset()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
+from onceonly.log import files
 from onceonly.log.actions import ACTIONS, UPKEEP, ActionFiles
 from onceonly.log.dated import KEEP
 from onceonly.log.runs import RunFiles
@@ -104,9 +105,20 @@ def in_full(checkpoint: Checkpoint, found: EpochModel) -> EpochModel:
         steps=_steps(checkpoint, found),
         sources=tuple(map(tuple, offsets.sources(before, after, _latest(progress)))),
         parts=parts(found.chain[-1]) if found.chain else (),
+        checksums=_checksums(checkpoint, found),
         progress=progress,
         note=note,
     )
+
+
+def _checksums(checkpoint: Checkpoint, found: EpochModel) -> dict[str, str]:
+    """Return the checksums of an epoch's files; for people only, so nobody misses what cannot be read now."""
+    names = [files.link(link.epoch, link.index) for link in found.chain]
+    names += [files.receipt(found.view.epoch)] if found.receipt is not None else []
+    try:
+        return files.sums(checkpoint.store, names)
+    except OnceonlyError:
+        return {}
 
 
 def with_reports(checkpoint: Checkpoint, model: CheckpointModel) -> CheckpointModel:

@@ -108,7 +108,9 @@ class Chapter:
             at = found.at
         if at is not None or not found.chain:
             told = f"barrier of {view.name}: Spark wrote its end offsets ahead"
-            self._beside(What.BARRIER, at, told=told, file=f"offsets/{view.epoch}")
+            self._beside(
+                What.BARRIER, at, told=told, file=f"offsets/{view.epoch}", checksum=self._sum_of_barrier()
+            )
         for number, link in enumerate(found.chain):
             self._link(link, is_last=number + 1 == len(found.chain))
         self._receipt()
@@ -153,6 +155,7 @@ class Chapter:
             Mark(
                 what=_ENDS[link.kind], lane=DRIVER, told=f"{record}, {link.kind.value}: {why}", place=placed.place,
                 at=at, skewed=placed.skewed, by=by(stamp), record=record, file=self._file(link), plan=link.plan,
+                checksum=self._sum(files.link(link.epoch, link.index)),
             )
         )  # fmt: skip
         if is_last:
@@ -177,6 +180,7 @@ class Chapter:
                     at=seconds_of(receipt.stamp) or None, skewed=placed.skewed, by=by(receipt.stamp),
                     record=f"receipt of link {receipt.epoch}.{receipt.index}",
                     file=f"{FOLDER}/{files.receipt(receipt.epoch)}",
+                    checksum=self._sum(files.receipt(receipt.epoch)),
                 )
             )  # fmt: skip
 
@@ -242,12 +246,19 @@ class Chapter:
         )  # fmt: skip
         return placed
 
-    def _beside(self, what: What, at: float | None, *, told: str, file: str) -> None:
+    def _beside(self, what: What, at: float | None, *, told: str, file: str, checksum: str = "") -> None:
         """Add a mark of a file of Spark's: its time is the file system's, and moves nothing."""
         placed = self._clock.between(at, "", self._clock.floor, None)
         self._marks.append(
             Mark(
-                what=what, lane=DRIVER, told=told, place=placed.place, at=at, skewed=placed.skewed, file=file
+                what=what,
+                lane=DRIVER,
+                told=told,
+                place=placed.place,
+                at=at,
+                skewed=placed.skewed,
+                file=file,
+                checksum=checksum,
             )
         )
 
@@ -257,6 +268,16 @@ class Chapter:
 
     def _step(self, what: str) -> float | None:
         return next((step.at for step in self._found.steps if step.what == what), None)
+
+    def _sum(self, name: str) -> str:
+        """Return the checksum of a file of the log; empty where the epoch was not read in full."""
+        return self._found.checksums.get(name, "")
+
+    def _sum_of_barrier(self) -> str:
+        """Return the checksum of the barrier's file as the newest link that has it noted it."""
+        inputs = [link.inputs for link in reversed(self._found.chain) if link.inputs is not None]
+        name = f"offsets/{self._found.view.epoch}"
+        return next((each.digest for found in inputs for each in found.files if each.name == name), "")
 
     def _file(self, link: Link) -> str:
         return f"{FOLDER}/{files.link(link.epoch, link.index)}"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _WORD: Final = re.compile(r"[a-z]+(?:-[a-z]+)*(?:'s)?[,:;]?(?: |$)")
 _RANGES_MAX: Final = 200
+_CHECKSUM_MAX: Final = 26
+"""So many characters of a checksum are shown: of the rows' all, of a file's more than anybody confuses."""
 _STEPS_MAX: Final = 100
 """So many steps of a kind and a lane a table has; so many transactions, too."""
 _MEANINGS: Final = {
@@ -154,8 +156,15 @@ def _step(mark: Mark) -> list[Child]:
         mark.by,
         mark.record,
         tag("code", mark.file) if mark.file else "",
-        tag("code", mark.checksum) if mark.checksum else "",
+        _checksum(mark.checksum),
     ]
+
+
+def _checksum(whole: str) -> Child:
+    """Return a checksum; of a long one the beginning, and all of it to a pointer that rests on it."""
+    if len(whole) <= _CHECKSUM_MAX:
+        return tag("code", whole) if whole else ""
+    return tag("code", f"{whole[:_CHECKSUM_MAX]}…", title=whole)
 
 
 def phases(each: Epoch) -> Markup:
