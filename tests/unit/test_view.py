@@ -19,7 +19,7 @@ from onceonly.log.progress import Progress, SourceReport
 from onceonly.model import Guarantee, InputFile, Inputs, Skip
 from onceonly.operations import look, states
 from onceonly.operations.checkpoint_model import EpochModel
-from onceonly.operations.disk import BARRIER, Step
+from onceonly.operations.disk import BARRIER, NOTED, Step
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.render import header
 from onceonly.operations.report import checkpoint
@@ -180,6 +180,12 @@ def test_what_is_not_known_is_said_and_drawn_with_broken_lines() -> None:
     assert "when is not known" in epoch_picture(epoch)
     assert epoch.phase("write") is None
     assert "unknown" in tables.steps(epoch)
+
+
+def test_an_epoch_was_last_heard_of_by_its_log_whenever_sparks_files_were_copied() -> None:
+    settled = replace(bench.usual(0, 0), at=bench.ZERO + 1.25, steps=(Step(NOTED, bench.ZERO + 9999),))
+    [epoch] = view(bench.model(settled)).epochs
+    assert epoch.at == bench.ZERO + 1.25
 
 
 def test_a_clock_that_contradicts_the_log_is_marked_and_changes_no_order() -> None:
@@ -611,6 +617,8 @@ def test_a_query_is_called_by_the_name_of_its_newest_run_beside_its_id() -> None
     assert checkpoint(named)["name"] == "<orders>"
     assert "Query &lt;orders&gt; q" in report(view(named))
     assert summary(view(named)).startswith("query <orders> q, run")
+    stuck = summary(view(bench.model(bench.in_doubt(1, 2))))
+    assert stuck.endswith("or, with the job down, type: onceonly transactions commit chk-1 /c")
     nameless = bench.model(bench.usual(0, 1.0), runs=[bench.run("r1", 0.0)])
     assert "query q  run" in header(nameless).plain
     assert checkpoint(nameless)["name"] is None

@@ -272,14 +272,28 @@ def test_a_vote_whose_clock_contradicts_the_log_has_its_sign_in_the_legend() -> 
     assert "! a clock that contradicts the order of the log" in html
 
 
+def test_in_a_narrow_terminal_an_epoch_that_was_as_always_has_one_line() -> None:
+    console = Console(width=80, file=io.StringIO())
+    found = bench.usual(20, 0)
+    assert found.receipt is not None
+    settled = replace(found.receipt, outcomes={"committed": 1, "already_committed": 1})
+    recovered = bench.told(*found.chain, settled=settled)
+    as_always = [bench.usual(number, 2 * number) for number in (21, 22)]
+    with console.capture() as captured:
+        console.print(terminal.screen(view(bench.model(recovered, *as_always, bench.in_doubt(23, 9999)))))
+    lines = captured.get().splitlines()
+    [first, second] = [number for number, line in enumerate(lines) if re.match("chk-2[12] ", line)]
+    assert second == first + 1
+    assert lines[first].rstrip().endswith(" 0.250 s  2 committed  2023-11-14 22:14:05Z")
+
+
 def test_a_folded_epoch_is_said_to_be_in_a_terminal_too() -> None:
     shown = terminal.screen(view(bench.model(bench.folded(0, 0), bench.usual(1, 10))))
     console = Console(width=200, file=io.StringIO())
     with console.capture() as captured:
         console.print(shown)
-    assert [line.rstrip().endswith("(folded)") for line in captured.get().splitlines() if "chk-" in line][-2:] == [
-        False, True,
-    ]  # fmt: skip
+    lines = [line for line in captured.get().splitlines() if line.startswith("chk-")]
+    assert ["complete, folded" in line for line in lines] == [False, True]
 
 
 def test_an_export_for_perfetto_has_a_slice_for_each_bar_and_one_in_doubt_has_no_end() -> None:

@@ -68,12 +68,18 @@ class Chapter:
         found, view = self._found, self._found.view
         return Epoch(
             number=view.epoch, state=view.state, words=words(view), once=once(found), folded=view.folded,
-            at=next((mark.at for mark in reversed(self._marks) if mark.at is not None), found.at),
+            at=self._at(),
             marks=tuple(self._marks), bars=tuple(self._bars), phases=self._phases, slow=self._slow,
             sinks=view.sinks, outcomes=view.outcomes, refused=view.dead_letters, aborts=view.aborts,
             pending=view.pending, behind=found.behind, behind_s=found.behind_s,
             ranges=found.sources, parts=found.parts, note=found.note,
         )  # fmt: skip
+
+    def _at(self) -> float | None:
+        """Return when it was last heard of: by its log, and where that has no time, by whatever has one."""
+        if self._found.at is not None:
+            return self._found.at
+        return next((mark.at for mark in reversed(self._marks) if mark.at is not None), None)
 
     # --- a folded one -----------------------------------------------------------------------------------------
 

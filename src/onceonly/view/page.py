@@ -107,7 +107,8 @@ def _digest(own: str) -> str:
 def summary(view: View) -> str:
     """Return in plain sentences how a checkpoint stands."""
     found = view.verdict
-    parts = [found.stuck, found.safe, found.next_step, found.command]
+    todo = ": ".join(filter(None, (found.next_step, found.command)))
+    parts = [found.stuck, found.safe, todo]
     return f"query {view.called}, run {view.run}; {found.level}: " + "; ".join(filter(None, parts))
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onceonly.operations.states import SETTLED
-from onceonly.view.telling import moment, outcomes, since, took
+from onceonly.view.telling import UNKNOWN, moment, outcomes, since, took
 from onceonly.view.values import COMMIT, Level
 from onceonly.words import n
 
@@ -30,6 +30,9 @@ _STYLES: Final = {
     Level.UNKNOWN: "bold yellow",
 }
 _DOUBT_MAX: Final = 10
+_HEARD: Final = "last heard of"
+_WHOLE: Final = frozenset({"epoch", _HEARD})
+"""Columns whose words stay in one line, so that an epoch has as few as can be."""
 
 
 def screen(view: View) -> RenderableType:
@@ -86,18 +89,20 @@ def _in_doubt(view: View) -> RenderableType:
 
 
 def _epochs(view: View) -> Table:
-    table = _table("epoch", "state", "rows", "write and decide", "commit", "commits", "last heard of")
+    table = _table("epoch", "state", "rows", "write and decide", "commit", "commits", _HEARD)
     for each in reversed(view.epochs):
         rows = "" if each.rows is None else f"{each.rows:,}"
         style = "" if each.state in SETTLED else "yellow"
         seconds = [_or_empty(each.decided_s), _or_empty(each.phase(COMMIT))]
-        cells = (each.name, each.words, rows, *seconds, outcomes(each.outcomes), _heard(each))
+        state = f"{each.words}, folded" if each.folded else each.words
+        cells = (each.name, state, rows, *seconds, outcomes(each.outcomes), _heard(each))
         table.add_row(*map(Text, cells), style=style)
     return table
 
 
 def _heard(each: Epoch) -> str:
-    return f"{moment(each.at)}{' (folded)' if each.folded else ''}"
+    """Say when, to the second, as a screen may be narrow."""
+    return UNKNOWN if each.at is None else f"{moment(each.at)[:19].replace('T', ' ')}Z"
 
 
 def _or_empty(span_s: float | None) -> str:
@@ -105,7 +110,9 @@ def _or_empty(span_s: float | None) -> str:
 
 
 def _table(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False, header_style="bold"
+    )
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name in _WHOLE)
     return table
