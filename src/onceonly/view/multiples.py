@@ -33,7 +33,7 @@ _COLUMNS_MAX: Final = 180
 _PLACES_MIN: Final = 12
 _IDLE_MIN_S: Final = 60.0
 _IDLE_MEDIANS: Final = 20
-_SHARED: Final = "; dark: the median, light: the most"
+_SHARED: Final = "dark: the median, light: the most"
 """What colours say where a column is of several epochs."""
 _ENDS: Final = frozenset({What.DECISION, What.ABORT, What.SKIPPED, What.RECEIPT, What.FOLDED})
 BEHIND: Final = "behind the sources' end as each epoch ended, in offsets"
@@ -176,6 +176,7 @@ def _figure(
     shared = any(column.first != column.last for column in columns)
     parts: list[Child] = [
         shapes.label(title, _LEFT, 16, "strong"),
+        shapes.label(_SHARED, _LEFT, 29, "dim small") if shared else None,
         shapes.label(f"at most {_short(max(every))}{unit}", _WIDTH - _RIGHT, 16, "end dim small"),
         shapes.label(f"{newest.name}: {_short(newest.value)}{unit}", _WIDTH - _RIGHT, 29, "end dim small"),
         shapes.line(_LEFT, _HEIGHT - 20, _WIDTH - _RIGHT, _HEIGHT - 20),
@@ -186,7 +187,7 @@ def _figure(
             for x in (fold.left, fold.right)
         ),
         shapes.label(scale.ends[0], _LEFT, _HEIGHT - 6, "dim small"),
-        shapes.label(scale.said + (_SHARED if shared else ""), _WIDTH / 2, _HEIGHT - 6, "mid dim small"),
+        shapes.label(scale.said, _WIDTH / 2, _HEIGHT - 6, "mid dim small"),
         shapes.label(scale.ends[1], _WIDTH - _RIGHT, _HEIGHT - 6, "end dim small"),
         *_bars(columns, scale.width, most, unit),
     ]
