@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from onceonly.checkpoint.reading import QueryCheckpoint
     from onceonly.executor.ballot import Ballot
     from onceonly.guards.source import Source
-    from onceonly.log.actions import Action
     from onceonly.model import Guarantee, Passed, Plan, SinkUse, Span, Vote
     from onceonly.ports import Sink
     from onceonly.savepoints.keeping import Keeper

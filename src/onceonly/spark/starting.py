@@ -1,9 +1,10 @@
 """A look at a checkpoint just before Spark reads it: PySpark's ``DataStreamWriter.start`` is wrapped.
 
 Spark reads its own files before it plans, so what a power loss has torn of them must be mended before; and it plans
-nothing before something new comes in, so another sink's epochs must be refused before. A query is one of ours if it writes by a format of ours, or if its checkpoint holds our log. The processes that plan and commit outlive
-a query, and Spark does not tell them of a start; so a query by a format of ours carries one option more, drawn for each
-start: what was found out in the start before is then found out again. It begins with where this process answers them.
+nothing before something new comes in, so another sink's epochs must be refused before. A query is one of ours if it
+writes by a format of ours, or if its checkpoint holds our log. The processes that plan and commit outlive a query, and
+Spark does not tell them of a start; so a query by a format of ours carries one option more, drawn for each start: what
+was found out in the start before is then found out again. It begins with where this process answers them.
 Where PySpark has no writer for formats, a query by one of ours becomes one by ``foreachBatch`` here, with its options.
 A function for ``foreachBatch`` is wrapped, too, so that it keeps back no error (``kept_back``) and
 leaves no sink alone (``unused``).
