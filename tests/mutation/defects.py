@@ -2856,8 +2856,8 @@ DEFECTS: Final = (
         group=KEYED,
         what="A checkpoint that is older than the target goes on, and its rows are refused in silence as too old",
         file="families/keyed/sink.py",
-        before="        if newest is not None:\n            name =",
-        after="        if newest is None:\n            name =",
+        before="        return found if newest is None else [",
+        after="        return found if found is not newest else [",
         tests=(ROWS + "test_an_older_checkpoint_that_is_restored_stops_before_its_rows_are_refused",),
     ),
     Defect(
