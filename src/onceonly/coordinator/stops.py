@@ -112,7 +112,10 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     StopReason.SETTINGS: (
         errors.ConfigurationError,
         "Decided transactions are still pending for another target; none was touched.",
-        "Start once with the former options so that they are committed, then change them.",
+        (
+            "Start once with the former options, and with the former target brought back where it is another one (not "
+            "mounted, emptied, made anew), so that they are committed; then change them."
+        ),
     ),
     StopReason.OWED: (
         errors.ConfigurationError,
