@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -126,6 +127,19 @@ def test_what_goes_wrong_is_told_and_the_query_goes_on(
     (tmp_path / "place").unlink()
     looked(each, times=1)
     assert epochs(tmp_path / "place") == [1]
+
+
+def test_one_that_was_renamed_or_copied_to_be_kept_is_kept(query: QueryCoordinator, tmp_path: Path) -> None:
+    at = tmp_path / "place"
+    each = keeper(query, at, keep=1)
+    looked(each, times=1)
+    [first] = at.iterdir()
+    shutil.copytree(first, at / "copy")
+    first.rename(at / "before-the-release")
+    query.complete(2)
+    looked(each, times=2)
+    assert {folder.name for folder in at.iterdir()} > {"before-the-release", "copy"}
+    assert epochs(at) == [2, 1, 1]
 
 
 def test_one_that_is_made_is_not_called_missing_where_older_ones_cannot_be_dropped(

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
@@ -215,6 +215,33 @@ def test_what_cannot_be_taken_back_is_refused_before_anything_is(tmp_path: Path)
     assert "cannot take anything back" in done.stderr
     assert query.seen() == ["t0-0.done", "t0-1.done", "t1-0.done", "t1-1.done"]
     assert not (tmp_path / "to").exists()
+
+
+def test_a_sink_that_was_renamed_since_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = QueryCoordinator(tmp_path / "query")
+    query.complete(0)
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    query.complete(1)
+    link = query.link
+
+    def renamed(*of: Any, **more: Any) -> Link:  # noqa: ANN401  as they come
+        made = link(*of, **more)
+        votes = tuple(replace(vote, sink="crate") for vote in made.votes)
+        return replace(made, votes=votes, settings={"crate": {}}, uses={"crate": made.uses["box"]})
+
+    monkeypatch.setattr(query, "link", renamed)
+    query.complete(2, 3)
+    done = run(
+        "savepoint", "restore", tmp_path / "place", "--to", tmp_path / "to", "--output", "withdraw", "--yes",
+        "--sink", "crate=operator_bench:GivingBoxSink",
+    )  # fmt: skip
+    assert (done.returncode, "have no sink of this name, and nothing was withdrawn" in done.stderr) == (
+        64,
+        True,
+    )
+    assert len(query.seen()) == 8
 
 
 def written_again(tmp_path: Path, *epochs: int) -> tuple[QueryCoordinator, QueryCoordinator]:

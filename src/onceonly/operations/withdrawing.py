@@ -81,8 +81,11 @@ def _handles(checkpoint: Checkpoint, found: Sequence[Beyond]) -> dict[str, list[
 def _takers(made: Mapping[str, Participant], found: Sequence[Beyond]) -> dict[str, Callable[..., TakenBack]]:
     takers: dict[str, Callable[..., TakenBack]] = {}
     for each in found:
-        participant = made.get(each.sink)
-        take = getattr(participant.sink, "withdraw", None) if participant is not None else None
+        if each.sink not in made:
+            raise _cannot(
+                each, "the two newest epochs, which say how sinks are reached, have no sink of this name"
+            )
+        take = getattr(made[each.sink].sink, "withdraw", None)
         if take is None:
             raise _cannot(each, "its target cannot take anything back")
         takers[each.sink] = take

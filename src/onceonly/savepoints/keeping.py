@@ -81,7 +81,7 @@ class Keeper:
     def _prune(self, made: str) -> None:
         """Drop the savepoints that this query made by itself but the newest ones, and those broken off long ago.
 
-        What an operator has made stays. The one that was just ``made`` is the newest, whatever clocks say, and one of
+        What an operator has made or renamed stays. The one that was just ``made`` is the newest, whatever clocks say, and one of
         the future the oldest.
         """
         own = places.of_query(self._wanted.place, self._query)
@@ -93,7 +93,12 @@ class Keeper:
             return each.name == made, moment <= soon, moment
 
         own.sort(key=newest_first, reverse=True)
-        whole = [each for each in own if each.savepoint is not None and each.savepoint.by_itself]
+        whole = [
+            each
+            for each in own
+            # Who has given one another name, or copied it, wants to keep it.
+            if each.savepoint is not None and each.savepoint.by_itself and each.savepoint.name == each.name
+        ]
         begun = [
             each
             for each in own
