@@ -81,8 +81,8 @@ class Keeper:
     def _prune(self, made: str) -> None:
         """Drop the savepoints that this query made by itself but the newest ones, and those broken off long ago.
 
-        What an operator has made or renamed stays. The one that was just ``made`` is the newest, whatever clocks say, and one of
-        the future the oldest.
+        What an operator has made or renamed stays. The one that was just ``made`` is the newest, whatever clocks say,
+        and one of the future the oldest.
         """
         own = places.of_query(self._wanted.place, self._query)
         now = datetime.now().astimezone()
