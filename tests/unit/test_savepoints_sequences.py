@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,10 +23,12 @@ from onceonly.log.place import log_store
 from onceonly.operations import former, restoring, withdrawing
 from onceonly.operations.given import Given
 from onceonly.ports import BATCH
+from onceonly.savepoints import making
 from onceonly.savepoints import place as places
 from onceonly.savepoints.copying import Copier
 from onceonly.settings.query import QuerySettings
 from onceonly.settings.savepoints import Keeping
+from onceonly.stores.opened import address_of, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from onceonly.operations.former import After
     from onceonly.savepoints.manifest import File, Savepoint
     from onceonly.stores.address import Address
+    from onceonly.stores.port import Store
 
 GIVES = "box=operator_bench:GivingBoxSink"
 OTHER = "99999999-2222-3333-4444-555555555555"
@@ -333,6 +337,45 @@ def test_one_that_is_dropped_while_it_is_verified_is_not_called_damaged(
     done = run("savepoint", "verify", tmp_path / "late")
     assert (done.returncode, done.stdout.count(": whole"), "missing" in done.stdout) == (0, 1, False)
     assert f"{dropped[0]} was dropped meanwhile" in done.stderr
+
+
+@pytest.mark.parametrize("when", ["while its files are copied", "before its manifest", "after its manifest"])
+@pytest.mark.parametrize("at", ["folder", "store"])
+def test_one_that_is_dropped_while_it_is_made_is_not_taken_for_whole(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, at: str
+) -> None:
+    """A list says of one that is being made how to drop it, as nobody can tell it from one that was broken off."""
+    copy, put, copies = Copier.copy, making.put_once, count(1)
+    for _ in serving(monkeypatch, tmp_path):
+        place = str(tmp_path / "place") if at == "folder" else f"s3a://{s3_double.BUCKET}/place"
+
+        def drop(place: str = place) -> None:
+            [begun] = places.standing(place)
+            assert run("savepoint", "drop", begun.address.shown, "--yes").returncode == 0
+
+        def copying(copier: Copier, name: str) -> File | None:
+            if next(copies) == 5 and when == "while its files are copied":
+                drop()
+            return copy(copier, name)
+
+        def putting(store: Store, name: str, data: bytes) -> bytes | None:
+            if when == "before its manifest":
+                drop()
+            standing = put(store, name, data)
+            if when == "after its manifest":
+                drop()
+            return standing
+
+        monkeypatch.setattr(Copier, "copy", copying)
+        monkeypatch.setattr(making, "put_once", putting)
+        done = run("savepoint", "create", query.path, place)
+        assert done.returncode == 2, done.stdout
+        assert ("was dropped while it was made" in done.stderr) or (at, when) == (
+            "folder",
+            "before its manifest",
+        )
+        assert places.standing(place) == []
+        assert [name for name in open_store(address_of(place)).tree("") if name.startswith("chk")] == []
 
 
 def test_a_query_is_not_started_that_would_keep_its_savepoints_in_its_checkpoint(

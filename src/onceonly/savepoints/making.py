@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from onceonly.model import Link, Receipt
     from onceonly.savepoints.copying import Told
+    from onceonly.stores.address import Address
 
 _TRIES: Final = 10
 _NAME: Final = re.compile(r"chk-\d+-(\d{8}T\d{9}Z)-[0-9a-f]{6}")
@@ -68,8 +69,9 @@ def create(
         called = name or _called(cut.epoch)
         copier = Copier(source, into.below(called).below(manifest.FILES.rstrip("/")))
         folder = Copier(source, into.below(called))
+        begun = manifest.encode_begun(cut.identity.query)
         try:
-            folder.put(manifest.BEGUN, manifest.encode_begun(cut.identity.query))
+            folder.put(manifest.BEGUN, begun)
             copied, gone = copier.copy_all(cut.names, own=cut.own, told=told)
         except OnceonlyError:
             # A place that is full would stay so by what each try leaves.
@@ -104,9 +106,20 @@ def create(
         files=tuple(sorted(copied, key=lambda each: each.name)),
     )
     failpoints.hit("savepoint.before_manifest")
+    _require_begun(folder, begun, into.below(called))
     put_once(folder.target, manifest.NAME, manifest.encode(found))
+    _require_begun(folder, begun, into.below(called))
     failpoints.hit("savepoint.after_manifest")
     return found
+
+
+def _require_begun(folder: Copier, begun: bytes, address: Address) -> None:
+    """See that nobody drops what is being made: a part of its files may be gone. Raises ``UnavailableError``."""
+    if folder.target.get(manifest.BEGUN) != begun:
+        drop(address)
+        raise UnavailableError(
+            f"the savepoint {address.shown} was dropped while it was made", next_step="make another one"
+        )
 
 
 def address_in(place: str, name: str) -> str:

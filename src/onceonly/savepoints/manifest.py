@@ -89,9 +89,9 @@ def decode(data: bytes, *, where: str) -> Savepoint:
         raise _FORMAT.refuse(f"{where} is no valid manifest of a savepoint: {error}") from None
 
 
-def encode_begun(query: str) -> bytes:
-    """Return what says that a folder is that of a savepoint of this query."""
-    return json.dumps({"query": query}).encode()
+def encode_begun(query: str, *, dropped: bool = False) -> bytes:
+    """Return what says that a folder is that of a savepoint of this query, and whether somebody drops it."""
+    return json.dumps({"query": query} | ({"dropped": True} if dropped else {})).encode()
 
 
 def begun_of(data: bytes) -> str:

@@ -12,7 +12,7 @@ from onceonly.errors import ConfigurationError, LogError, UnavailableError
 from onceonly.model import seconds_of
 from onceonly.savepoints import manifest
 from onceonly.savepoints.copying import digest, unheard
-from onceonly.savepoints.manifest import BEGUN, FILES, NAME, Savepoint, begun_of
+from onceonly.savepoints.manifest import BEGUN, FILES, NAME, Savepoint, begun_of, encode_begun
 from onceonly.stores.opened import address_of, folder_of, open_store
 
 if TYPE_CHECKING:
@@ -203,13 +203,16 @@ def differs(file: File, data: bytes | None) -> str:
 def drop(address: Address) -> list[str]:
     """Delete a savepoint, its own files only; return the names of what others have put beside them. Idempotent.
 
-    The manifest goes first: from then on it is no savepoint. Raises ``UnavailableError``.
+    The manifest goes first: from then on it is no savepoint. Who is making it sees before all else that it is dropped,
+    and takes its manifest back; one that was put before goes once more. Raises ``UnavailableError``.
     """
     store = open_store(address)
+    store.replace(BEGUN, encode_begun(begun_of(store.get(BEGUN) or b""), dropped=True))
     store.delete(NAME)
     failpoints.hit("savepoint.after_undo")
     names = [name for name in store.tree("") if name.startswith(FILES)]
     background.spread("onceonly-drop", store.delete, names, threads_max=min(store.abreast, _AT_ONCE))
+    store.delete(NAME)
     store.delete(BEGUN)
     folder = folder_of(address)
     if folder is not None:
