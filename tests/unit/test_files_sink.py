@@ -94,6 +94,16 @@ def test_who_asks_is_told_what_keeps_a_decided_transaction_from_its_commit(
     assert bench.visible() == []
 
 
+def test_one_whose_commit_has_begun_is_not_called_open_as_no_abort_touches_it(bench: Files) -> None:
+    handle = bench.prepared(rows(1, 2))
+    assert placing.begin(bench.store, handles.Prepared.of(handle)) is not None
+    found = bench.sink().look_up(handle)
+    assert (found.stands, "only a commit ends it" in found.told) == (Stands.UNKNOWN, True)
+    bench.sink().abort(handle)
+    assert bench.finish(0, handle) == ["Committed"]
+    assert bench.ids() == [1, 2]
+
+
 def test_a_damaged_temporary_file_is_unknown(bench: Files) -> None:
     handle = bench.prepared(rows(1, 2))
     os.truncate(bench.staged()[0], 10)

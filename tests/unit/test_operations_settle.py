@@ -22,7 +22,7 @@ from onceonly.errors import InDoubtError, SupersededError
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
-from onceonly.model import Guarantee, LinkKind, Mode, Stamp
+from onceonly.model import Guarantee, Handle, LinkKind, Mode, Stamp
 from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.telemetry.spans import is_by_hand, of_epoch
 
@@ -666,6 +666,17 @@ def test_killed_against_the_log_it_is_run_again(
     assert "it was broken off" in actions[1].sentence
 
 
+def started(coordinator: QueryCoordinator) -> Mode:
+    """Start the query, as far as its plan."""
+    query = QuerySettings(checkpoint=str(coordinator.path), commit_timeout_s=0.01)
+    made = Planner(query, actor="planner", application=str(len(coordinator.log.chain(2))))
+    made.enlist(
+        SinkSettings(name="box", options={"folder": str(coordinator.box), "password": "x"}), BoxSink, ()
+    )
+    with contextlib.closing(made):
+        return made.plan(2, run="next").mode
+
+
 def test_a_start_in_doubt_names_the_abort_that_was_broken_off(
     coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:
@@ -674,17 +685,8 @@ def test_a_start_in_doubt_names_the_abort_that_was_broken_off(
     words = ("transactions", "abort", "chk-2", coordinator.path, *AGAINST)
     killed = run(*words, ONCEONLY_FAILPOINTS="plan.before_resolve=kill")
     assert killed.returncode == -9
-    settings = SinkSettings(name="box", options={"folder": str(coordinator.box), "password": "x"})
-
-    def started() -> Mode:
-        query = QuerySettings(checkpoint=str(coordinator.path), commit_timeout_s=0.01)
-        made = Planner(query, actor="planner", application=str(len(coordinator.log.chain(2))))
-        made.enlist(settings, BoxSink, ())
-        with contextlib.closing(made):
-            return made.plan(2, run="next").mode
-
     with pytest.raises(InDoubtError) as stopped:
-        started()
+        started(coordinator)
     by_hand = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
     assert by_hand.returncode == 1
     again = f"onceonly transactions abort chk-2 {coordinator.path} --against-decision --because TEXT"
@@ -694,13 +696,37 @@ def test_a_start_in_doubt_names_the_abort_that_was_broken_off(
         assert again in said
     done = run(*words)
     assert done.returncode == 0, done.stderr
-    assert started() is Mode.RUN
+    assert started(coordinator) is Mode.RUN
     # Another doubt is none of it.
     index = len(coordinator.log.chain(2))
     coordinator.log.put_link(replace(coordinator.link(2, index, votes=[coordinator.vote(2, 7)]), plan="x.1"))
     with pytest.raises(InDoubtError) as stopped:
-        started()
+        started(coordinator)
     assert "against-decision" not in stopped.value.next_step
+
+
+def test_a_start_in_doubt_names_the_abort_that_stopped_on_its_way(
+    coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided(coordinator)
+    abort = BoxSink.abort
+
+    def half(sink: BoxSink, handle: Handle) -> None:
+        if handle.transaction == "t2-1":
+            raise ConnectionError("the box is closed")
+        abort(sink, handle)
+
+    words = ("transactions", "abort", "chk-2", coordinator.path, *AGAINST)
+    with monkeypatch.context() as patched:
+        patched.setattr(BoxSink, "abort", half)
+        done = run(*words, "--sink", "box=tests.unit.operator_bench:BoxSink")
+        assert (done.returncode, "t2-1 of the sink box could not be aborted" in done.stderr) == (2, True)
+    with pytest.raises(InDoubtError, match=r"stopped: .* could not be aborted") as stopped:
+        started(coordinator)
+    assert "transactions abort chk-2" in stopped.value.next_step
+    assert run(*words).returncode == 0
+    assert started(coordinator) is Mode.TENTATIVE  # what was not aborted, that start has committed
+    assert "t2-1.done" in coordinator.seen()
 
 
 def test_each_action_leaves_who_when_why_before_and_after(coordinator: QueryCoordinator) -> None:

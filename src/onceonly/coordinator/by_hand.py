@@ -12,7 +12,7 @@ from onceonly.log.place import log_store
 from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from onceonly.log.actions import Action
 
@@ -25,17 +25,18 @@ def since(checkpoint: str, epoch: int) -> Iterator[Action]:
                 yield action
 
 
-def in_doubt(error: InDoubtError, checkpoint: str, epoch: int) -> InDoubtError:
-    """Return the error of an epoch in doubt; where an abort against its decision was broken off, with that.
+def in_doubt(error: InDoubtError, checkpoint: str, epoch: int, applications: Collection[str]) -> InDoubtError:
+    """Return the error of an epoch in doubt; where an abort against its decision has put no link, with that.
 
-    What that has aborted, no link says to be given up, and its target alone may not prove it.
+    It was killed, or stopped on its way: what it has aborted, no link says to be given up, and its target alone may not
+    prove it. ``applications`` are those of the links.
     """
     aborts = [each for each in since(checkpoint, epoch) if each.command == "abort" and each.against]
-    if not aborts or aborts[-1].after:
+    if not aborts or aborts[-1].plan in applications:
         return error
     path = shlex.quote(address_of(checkpoint).shown)
     return InDoubtError(
         f"{error.what} {aborts[-1].sentence}",
         next_step=f"onceonly transactions abort chk-{aborts[-1].epoch} {path} --against-decision --because TEXT ends "
-        "what was broken off; or, if it is not that, mend the target, and start the query again",
+        "what was begun; or, if it is not that, mend the target, and start the query again",
     )

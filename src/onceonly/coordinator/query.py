@@ -231,7 +231,9 @@ class QueryCoordinator:
                     passed=partial(self._passed, since=epoch if since is None else since),
                 )
             except InDoubtError as error:
-                raise by_hand.in_doubt(error, self.settings.checkpoint, epoch) from error
+                raise by_hand.in_doubt(
+                    error, self.settings.checkpoint, epoch, self._log.applications()
+                ) from error
             if not goes_on:
                 self._require_home()
             if self._apart is not None:

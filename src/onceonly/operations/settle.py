@@ -338,7 +338,8 @@ def _plan(
             passed=partial(passed, checkpoint.told, taken=False),
         )
     except InDoubtError as error:
-        result.error = by_hand.in_doubt(error, checkpoint.location, epoch)
+        applications = {link.application for link in sinks.links(checkpoint)}
+        result.error = by_hand.in_doubt(error, checkpoint.location, epoch, applications)
     except OnceonlyError as error:
         result.error = error
     except Exception as error:  # noqa: BLE001  whatever a sink lets slip; what was done before is still shown

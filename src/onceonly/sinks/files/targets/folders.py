@@ -65,11 +65,10 @@ class FolderTarget:
         files = f"{count} of its {n(all_, 'file has')} the final name"
         if count == all_:
             return Stands.COMMITTED, f"{files}, and the manifest of its epoch is yet to come"
-        if count:
+        if count or begun:
             return Stands.UNKNOWN, f"{files}: a commit was broken off, and only a commit ends it"
-        if waits or begun:
-            where = prepared.staging if waits else committing(prepared.staging)
-            return Stands.OPEN, f"it waits in {where}; {files}, and no manifest lists them"
+        if waits:
+            return Stands.OPEN, f"it waits in {prepared.staging}; {files}, and no manifest lists them"
         return Stands.GONE, f"{files}, no manifest lists them, and nothing of it waits"
 
     def hindrance(self, prepared: Prepared) -> str:
