@@ -184,8 +184,10 @@ def test_what_is_not_known_is_said_and_drawn_with_broken_lines() -> None:
 
 def test_an_epoch_was_last_heard_of_by_its_log_whenever_sparks_files_were_copied() -> None:
     settled = replace(bench.usual(0, 0), at=bench.ZERO + 1.25, steps=(Step(NOTED, bench.ZERO + 9999),))
-    [epoch] = view(bench.model(settled)).epochs
-    assert epoch.at == bench.ZERO + 1.25
+    shown = view(bench.model(settled))
+    assert shown.epochs[0].at == bench.ZERO + 1.25
+    assert ">22:13:21." in timeline(shown), "nor is its time line as long as until the copy"
+    assert "22:33" not in timeline(shown)
 
 
 def test_a_clock_that_contradicts_the_log_is_marked_and_changes_no_order() -> None:

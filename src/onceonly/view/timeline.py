@@ -219,7 +219,8 @@ def _busy(view: View) -> Iterator[tuple[float, float]]:
     """Yield when something was going on: not between the last step of a run that was cut off and the next run."""
     begins = sorted(bar.begin for bar in view.bars)
     for epoch in view.epochs:
-        places = [mark.place for mark in epoch.marks if mark.place is not None]
+        # What Spark has noted behind it is not drawn; of a copied checkpoint that is as late as the copy.
+        places = [m.place for m in epoch.marks if m.place is not None and m.what is not What.NOTED]
         places += [bar.end or bar.begin for bar in epoch.bars]
         places += [bar.begin for bar in epoch.bars]
         places.sort()
