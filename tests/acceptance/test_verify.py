@@ -79,6 +79,10 @@ def test_one_fault_of_every_kind_leaves_no_anomaly_and_nothing_behind(sink: str,
             for source in ("socket", "rabbitmq", "rabbitmq-stream", "kinesis")
         ),
         pytest.param("kinesis", "postgres", 12, ["--query", "window"], marks=pytest.mark.long),
+        *(
+            pytest.param(source, "files", 12, ["--executors", "2"], marks=pytest.mark.long)
+            for source in ("rabbitmq-stream", "kinesis")
+        ),
     ],
 )
 def test_a_source_is_read_once_while_all_that_reads_it_dies(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
@@ -86,6 +87,9 @@ class FakeWatch:
 
     def least(self) -> int | None:
         return 7 if self.counts else None
+
+    def newest(self) -> int:
+        return 0
 
     def holds(self, count: int) -> bool:
         return self.shows
@@ -517,6 +521,22 @@ def test_where_offsets_tell_nothing_a_round_is_settled_when_all_is_seen_or_nothi
     assert "not drained" in scene.trouble[0]
 
     monkeypatch.setattr(scenes, "_QUIET_S", 0.05)
+    scene.settle()
+    assert len(scene.trouble) == 1
+
+
+def test_windows_may_all_be_shown_before_the_last_row_is_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scenes, "_DRAIN_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(scenes, "_VISIBLE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(Scene, "_due", lambda _: 1)
+    cast("FakeFlow", scene.flow).is_told = False
+    complete(scene, 3, 10)
+    scene.task = msgspec.structs.replace(scene.task, query="window")
+    scene.settle()
+    assert "not drained" in scene.trouble[0]
+    monkeypatch.setattr(scenes, "_LOSSY_QUIET_S", 0.05)
     scene.settle()
     assert len(scene.trouble) == 1
 

@@ -25,6 +25,7 @@ from onceonly_proof.campaign.run import CampaignOptions, run_campaign
 from onceonly_proof.campaign.sources import SOURCES, journal
 from onceonly_proof.campaign.sources.kinesis import Shards
 from onceonly_proof.campaign.task import Task
+from onceonly_proof.campaign.workload import row
 from onceonly_proof.cli import verify as cli_verify
 
 if TYPE_CHECKING:
@@ -188,6 +189,37 @@ def test_of_kinesis_the_next_offset_and_of_the_newest_its_ranges_tell_where_an_e
     fix(3, b=["trim_horizon", ""], c=["after", "6"])
     newest = {"a": 4, "b": 0, "c": 2}
     assert flow.ends_of(barriers) == {**first, 2: newest, 3: newest}
+
+
+def test_a_stream_of_kinesis_is_read_when_the_ranges_of_the_newest_epoch_end_with_all_of_it(
+    tmp_path: Path,
+) -> None:
+    class Server:
+        def client(self) -> None:
+            """Nobody asks it."""
+
+        def shards(self, _stream: str) -> dict[str, list[dict[str, Any]]]:
+            given = {"PartitionKey": "k"}
+            return {
+                shard: [
+                    {"SequenceNumber": f"{shard}{at}", "Data": row(at, partition, at, ""), **given}
+                    for at in range(2)
+                ]
+                for partition, shard in enumerate("ab")
+            }
+
+    server: Any = Server()
+    flow = Shards(server, "stream", plan_round(1, 1, "files", source="kinesis").workload, tmp_path)
+    told = {"reader": "r", "number": 3, "start": {}, "done": ["a"], "groups": [["b"]]}
+    offsets = f"v1\n{{}}\n{json.dumps(told)}"
+    path = tmp_path / "ranges" / "r" / f"{3:020d}.0.json"
+    path.parent.mkdir(parents=True)
+    assert not flow.is_read(offsets)
+    for end, is_read in (("b0", False), ("b1", True)):
+        path.write_text("a header\n" + json.dumps({"ends": {"b": {"position": ["after", end]}}}))
+        assert flow.is_read(offsets) == is_read
+    assert not flow.is_read("")
+    assert not flow.is_read(offsets.replace('["a"]', "[]"))
 
 
 class Kept:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -20,6 +21,7 @@ from onceonly_proof.campaign.records import records
 from onceonly_proof.campaign.scene import Scene
 from onceonly_proof.campaign.sources.kinesis import Shards
 from onceonly_proof.campaign.sources.rabbitmq import Offsets
+from onceonly_proof.campaign.watch import Watch
 from onceonly_proof.campaign.workload import number_of, row
 
 if TYPE_CHECKING:
@@ -157,18 +159,17 @@ def test_a_round_waits_for_windows_and_feeds_as_many_rows_as_they_hold(
         def least(self) -> int:
             return 7
 
+        def newest(self) -> int:
+            return 6
+
     class Round:
         flow, watch = Flow(), Watched()
         task: Any = None
 
     here: Any = Round()
-    here.task = replace_per_epoch(query)
+    here.task = task(query)
     assert Scene._shown(cast("Scene", here)) == rows
     assert Scene._due(cast("Scene", here)) == due
-
-
-def replace_per_epoch(query: str) -> Any:  # noqa: ANN401  a task
-    return msgspec.structs.replace(task(query), per_epoch=DELAY_S // 2)
 
 
 def test_a_job_counts_by_window_behind_the_watermark_that_the_auditor_goes_by(
@@ -177,8 +178,8 @@ def test_a_job_counts_by_window_behind_the_watermark_that_the_auditor_goes_by(
     asked: list[int] = []
     monkeypatch.setattr(job, "by_window", lambda _, delay_s: asked.append(delay_s))
     spark = Spark()
-    job.rows(cast("Any", spark), replace_per_epoch("window"))
-    assert asked == [queries.delay_s(DELAY_S // 2)] == [DELAY_S]
+    job.rows(cast("Any", spark), task("window"))
+    assert asked == [queries.delay_s(10)] == [DELAY_S]
     assert str(spark.settings["spark.sql.streaming.stateStore.providerClass"]).endswith(
         "RocksDBStateStoreProvider"
     )
@@ -191,7 +192,7 @@ def test_the_number_of_a_row_is_its_id_or_all_that_it_is() -> None:
 
 def test_rows_for_windows_are_of_many_keys_and_nothing_is_struck_that_needs_rows_in_each_epoch() -> None:
     load = queries.adapt(LOAD, queries.WINDOW)
-    assert (load.keys, load.per_epoch, load.repeated) == (5_000, 20, 0.0)
+    assert (load.keys, load.per_epoch, load.repeated, load.moves_every) == (5_000, 20, 0.0, 80)
     names = {
         query: {
             blow.fault.name
@@ -230,6 +231,18 @@ def test_what_is_counted_by_window_has_rows_records_and_lines_of_its_own() -> No
     assert "| kinesis | window → files | exactly-once |" in whole
     assert "| window → kafka | exactly-once |" in whole
     assert in_short == blocks(fold(one()), ())[0]
+
+
+def test_the_newest_window_is_the_one_that_every_sink_shows() -> None:
+    def newest(*keys: Sequence[bytes]) -> int:
+        watchers = [
+            SimpleNamespace(seen=lambda keys=each: [Seen("a", key, b"") for key in keys]) for each in keys
+        ]
+        return Watch(cast("Any", dict(enumerate(watchers)))).newest()
+
+    assert newest([b"0", b"11", b"2"]) == 11
+    assert newest([b"0", b"11", b"2"], [b"0", b"2"]) == 2
+    assert newest([b"0"], []) == -1
 
 
 @pytest.mark.parametrize("kind", [Shards, Offsets])

@@ -54,22 +54,24 @@ def draw(seed: int, number: int, connector: str, source: str = KAFKA) -> str:
 def adapt(workload: Workload, query: str) -> Workload:
     """Return the workload that a query is to be seen at.
 
-    Rows that are too large, or that came before; for windows, rows of which all shards have as many, and are read as
-    fast: of one that is behind, most would come too late.
+    Rows that are too large, or that came before; for windows, rows of which all shards have as many, and shards that
+    stay for some epochs: of one that is behind, most rows would come too late.
     """
     if query == LETTERS:
         return replace(workload, bytes_max=_LARGE_BYTES)
     if query == WINDOW:
-        return replace(workload, keys=_KEYS, per_epoch=2 * workload.rows_per_s)
+        per_epoch = 2 * workload.rows_per_s
+        return replace(workload, keys=_KEYS, per_epoch=per_epoch, moves_every=4 * per_epoch)
     return replace(workload, repeated=_REPEATED) if query in DROPPING else workload
 
 
 def delay_s(per_epoch: int) -> int:
     """Return how far the watermark is behind the newest row, by how many an epoch takes.
 
-    So far apart are the rows of shards that are read side by side, but for some that have just been split.
+    So far apart are the rows of shards that are read side by side, where one has just been split. A feeder is twice as
+    many rows ahead at most.
     """
-    return 2 * per_epoch
+    return 3 * per_epoch
 
 
 def topic_configs(query: str) -> dict[str, str]:

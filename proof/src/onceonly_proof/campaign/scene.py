@@ -235,6 +235,8 @@ class Scene:
         store, checkpoint = self.arena.store, self.task.checkpoint
         due, is_lossy = self._due(), self.arena.source is not None and self.arena.source.is_lossy
         quiet_s = _LOSSY_QUIET_S if is_lossy else _QUIET_S
+        # All windows may be shown before all rows of them are read.
+        shown_s = _LOSSY_QUIET_S if self.task.query == queries.WINDOW else 0.0
         last = (0, 0.0)
 
         def drained() -> bool:
@@ -247,7 +249,8 @@ class Scene:
             is_read = self.flow.is_read(store.text(checkpoint, f"offsets/{newest}"))
             if is_read is not None:
                 return is_read
-            return self.watch.holds(due) or time.monotonic() - last[1] > quiet_s
+            rest_s = time.monotonic() - last[1]
+            return (rest_s >= shown_s and self.watch.holds(due)) or rest_s > quiet_s
 
         if not self.until(drained, _DRAIN_TIMEOUT_S):
             self.trouble.append(f"not drained {_DRAIN_TIMEOUT_S:g} s after the last fault")
@@ -324,10 +327,15 @@ class Scene:
             self._live_again()
 
     def _shown(self) -> int:
-        """Count the rows that every sink shows, or its windows hold; if none can be counted, those that Spark noted."""
+        """Count the rows that every sink shows; if none can be counted, those that Spark has noted.
+
+        Of windows, count those up to the newest, with what may be lost on its way to a source.
+        """
+        if self.task.query == queries.WINDOW:
+            return (self.watch.newest() + 1) * queries.WINDOW_S
         least = self.watch.least()
         if least is not None:
-            return least * (queries.WINDOW_S if self.task.query == queries.WINDOW else 1)
+            return least
         store, checkpoint = self.arena.store, self.task.checkpoint
         newest = store.newest(checkpoint, "commits")
         return self.flow.rows_until(store.text(checkpoint, f"offsets/{newest}"))

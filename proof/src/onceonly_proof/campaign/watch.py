@@ -101,6 +101,13 @@ class Watch:
         ]
         return min(counts) if counts else None
 
+    def newest(self) -> int:
+        """Return the highest number that every sink shows as a key, -1 where one shows none. Linear, as ``least``."""
+        numbers = (
+            max((int(row.key or -1) for row in each.seen()), default=-1) for each in self.watchers.values()
+        )
+        return min(numbers)
+
     def holds(self, count: int) -> bool:
         """Say whether every sink has shown so many rows, or one where they cannot be counted; waits a moment."""
         return all(

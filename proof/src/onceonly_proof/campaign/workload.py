@@ -24,7 +24,8 @@ class Workload:
     """How a round's input looks. Drawn once a round.
 
     ``rows_per_s`` on average, in bursts of up to ``burst`` times that; ``bytes_max`` of padding a row; an epoch
-    takes up to ``per_epoch`` rows. Of the rows, ``repeated`` came before, in the same partition.
+    takes up to ``per_epoch`` rows. Of the rows, ``repeated`` came before, in the same partition. Where partitions split
+    and merge, they do so every ``moves_every`` rows.
     """
 
     seed: int
@@ -36,6 +37,7 @@ class Workload:
     bytes_max: int
     per_epoch: int
     repeated: float = 0.0
+    moves_every: int = 400
 
     @classmethod
     def draw(cls, draw: random.Random) -> Workload:

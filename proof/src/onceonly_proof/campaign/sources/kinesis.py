@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from onceonly_proof.campaign.workload import Workload
 
 _TASKS = 2
-_MOVE_EVERY = 400
-"""How many rows lie between a split, or a merge, and the next."""
 
 
 class Shards(Flow):
@@ -37,6 +35,8 @@ class Shards(Flow):
         self._waiting: list[dict[str, Any]] = []
         self._moves = 0
         self._found: list[Input] | None = None
+        self._places: dict[str, dict[str, int]] = {}
+        """Of each shard, the places of its sequence numbers. Known once it was read back."""
 
     @property
     def distinct(self) -> int:
@@ -51,12 +51,18 @@ class Shards(Flow):
             **limit,
         }
 
-    def is_read(self, offsets: str) -> None:  # noqa: ARG002  it tells where an epoch begins
-        return None
+    def is_read(self, offsets: str) -> bool:
+        count = len(self.inputs())
+        try:
+            ends = self._ends_of({0: [offsets.splitlines()[-1]]})
+        except (IndexError, ValueError, KeyError):
+            return False  # not there, or being written
+        return sum(ends.get(0, {}).values()) == count
 
     def inputs(self) -> list[Input]:
         if self._found is None:
             records = self._server.shards(self._stream)
+            self._places = _places(records)
             self._found = require_whole([
                 Input(number, shard, place, record["PartitionKey"].encode(), record["Data"])
                 for number, (shard, place, record) in enumerate(
@@ -78,10 +84,7 @@ class Shards(Flow):
     def _ends_of(self, barriers: Mapping[int, list[str]]) -> dict[int, Ends]:
         offsets = {epoch: json.loads(lines[0]) for epoch, lines in barriers.items() if lines}
         following = {offset["number"] - 1: offset for offset in offsets.values()}
-        places: dict[str, dict[str, int]] = {
-            shard: {record["SequenceNumber"]: place for place, record in enumerate(records)}
-            for shard, records in self._server.shards(self._stream).items()
-        }
+        places = self._places or _places(self._server.shards(self._stream))
         found: dict[int, Ends] = {}
         for epoch, offset in offsets.items():
             then = following.get(offset["number"])
@@ -119,13 +122,20 @@ class Shards(Flow):
         with suppress(BotoCoreError, ClientError):
             if given:
                 self._client.put_records(StreamName=self._stream, Records=given)
-            if self.distinct > _MOVE_EVERY * (self._moves + 1):
+            if self.distinct > self._workload.moves_every * (self._moves + 1):
                 self._moves += 1
                 self._server.reshard(self._stream, self._client)
 
     def _finish(self) -> int:
         self._flush()
         return len(self.inputs())
+
+
+def _places(shards: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, int]]:
+    return {
+        shard: {record["SequenceNumber"]: place for place, record in enumerate(records)}
+        for shard, records in shards.items()
+    }
 
 
 class Kinesis(Served[EmbeddedKinesis]):
