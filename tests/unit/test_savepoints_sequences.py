@@ -29,6 +29,7 @@ from onceonly.savepoints.copying import Copier
 from onceonly.settings.query import QuerySettings
 from onceonly.settings.savepoints import Keeping
 from onceonly.stores.opened import address_of, open_store
+from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -345,7 +346,7 @@ def test_one_that_is_dropped_while_it_is_made_is_not_taken_for_whole(
     query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, at: str
 ) -> None:
     """A list says of one that is being made how to drop it, as nobody can tell it from one that was broken off."""
-    copy, put, copies = Copier.copy, making.put_once, count(1)
+    copy, put, copies = Copier.copy, put_once, count(1)
     for _ in serving(monkeypatch, tmp_path):
         place = str(tmp_path / "place") if at == "folder" else f"s3a://{s3_double.BUCKET}/place"
 
