@@ -689,7 +689,7 @@ DEFECTS: Final = (
         group=SWEEP,
         what="Files of which a part is published may be aborted by hand, and are written again beside it",
         file="sinks/files/targets/folders.py",
-        before="        if count:\n",
+        before="        if count or begun:\n",
         after="        if False:\n",
         tests=(
             "tests/unit/test_files_sink.py::test_a_transaction_that_is_half_published_is_kept_and_finished",
