@@ -200,6 +200,19 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="foreign-epochs-pass-a-start",
+        group=LOG,
+        what="A query on the checkpoint of another sink seems to be well until the first new row comes",
+        file="spark/starting.py",
+        before="        _refuse_foreign(noted, location)\n",
+        after="",
+        tests=(
+            STARTING + "test_the_epochs_of_another_sink_are_refused_at_the_start_though_nothing_new_has_come",
+            STARTING + "test_a_start_is_refused_by_the_words_of_the_plan_that_would_refuse_it",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="adopted-within-a-run",
         group=LOG,
         what="With adopt left on, a running query takes over what its own function has passed by",
@@ -2037,6 +2050,19 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="two-layouts-that-begin-at-once",
+        group=FILES,
+        what="Of two queries that begin at once in one target, one with partition folders, neither is refused",
+        file="sinks/files/mixing.py",
+        before="            _refuse_claimed(path, there, target, layout)\n",
+        after="",
+        tests=(
+            FILE_TARGET
+            + "test_two_queries_that_begin_at_once_do_not_both_write_what_readers_cannot_read_together",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="final-name-is-the-evidence",
         group=FILES,
         what="A staged file stays, linked, while its commit is not acknowledged: a reader that takes the other name "
@@ -2488,6 +2514,16 @@ DEFECTS: Final = (
     ),
     # --------------------------------------------------------------------------------------------- staged rows
     Defect(
+        name="checkpoint-one-epoch-older-than-the-books",
+        group=STAGED,
+        what="A checkpoint that lacks the newest epoch of a database runs it again, beside the rows that are there",
+        file="sinks/sql/sink.py",
+        before="        newest = None if self._has_applied else self._target.newest(self._books)\n",
+        after="        newest = None\n",
+        tests=(SQL + "test_a_checkpoint_that_is_one_epoch_older_stops_its_start",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="sql-no-look-for-newer-epochs",
         group=STAGED,
         what="A driver that slept until its epoch's books were forgotten writes its rows to the table again",
@@ -2856,8 +2892,8 @@ DEFECTS: Final = (
         group=KEYED,
         what="A checkpoint that is older than the target goes on, and its rows are refused in silence as too old",
         file="families/keyed/sink.py",
-        before="        return found if newest is None else [",
-        after="        return found if found is not newest else [",
+        before="        return found if newest is None else [*found, newest_of(context, newest)]\n",
+        after="        return found\n",
         tests=(ROWS + "test_an_older_checkpoint_that_is_restored_stops_before_its_rows_are_refused",),
     ),
     Defect(
@@ -3724,9 +3760,10 @@ DEFECTS: Final = (
         group=SOURCES,
         what="A source that is gone keeps what was decided from being committed",
         file="coordinator/query.py",
-        before="        self._run = run\n        with self._present():\n",
+        before="        self._run = run\n        with self._present(), self._telling_of_doubt():\n",
         after="        self._run = run\n        if self._guard is not None and not goes_on:\n"
-        "            self._guard.look(epoch, self._guarantees(sinks))\n        with self._present():\n",
+        "            self._guard.look(epoch, self._guarantees(sinks))\n"
+        "        with self._present(), self._telling_of_doubt():\n",
         tests=(GUARDS + "test_what_was_decided_is_committed_though_the_source_is_gone",),
     ),
     Defect(
@@ -4094,6 +4131,15 @@ DEFECTS: Final = (
         says="onceonly transactions commit",
     ),
     Defect(
+        name="older-checkpoint-under-another-name",
+        group=RECOVERY,
+        what="A checkpoint that is restored goes unnoticed where its sink has another name, and rows are written twice",
+        file="coordinator/sweep.py",
+        before="                if each.newest is not None and each.newest > _committed(link):\n",
+        after="                if each.newest is None:\n",
+        tests=(LEFT + "test_an_older_checkpoint_is_noticed_though_its_sink_has_another_name_by_now",),
+    ),
+    Defect(
         name="adopted-losses-look-like-a-backup",
         group=RECOVERY,
         what="A target is asked for transactions that are lost and were taken over as that",
@@ -4101,6 +4147,15 @@ DEFECTS: Final = (
         before=" and not receipt.outcomes.get(LOST)\n",
         after="\n",
         tests=(LEFT + "test_what_was_taken_over_though_it_is_lost_is_not_asked_of_the_target_after_a_crash",),
+    ),
+    Defect(
+        name="completed-by-the-promise-of-today",
+        group=RECOVERY,
+        what="A run at most once completes an epoch that promised more, without the files that a consumer has taken",
+        file="coordinator/commits.py",
+        before="{link.guarantee, context.guarantee}:\n",
+        after="{link.guarantee}:\n",
+        tests=(SINKS + "test_an_epoch_is_completed_as_it_was_promised_by_a_run_that_promises_otherwise",),
     ),
     Defect(
         name="sinks-in-turn-are-others",
