@@ -3760,10 +3760,9 @@ DEFECTS: Final = (
         group=SOURCES,
         what="A source that is gone keeps what was decided from being committed",
         file="coordinator/query.py",
-        before="        self._run = run\n        with self._present(), self._telling_of_doubt():\n",
+        before="        self._run = run\n        with self._present():\n",
         after="        self._run = run\n        if self._guard is not None and not goes_on:\n"
-        "            self._guard.look(epoch, self._guarantees(sinks))\n"
-        "        with self._present(), self._telling_of_doubt():\n",
+        "            self._guard.look(epoch, self._guarantees(sinks))\n        with self._present():\n",
         tests=(GUARDS + "test_what_was_decided_is_committed_though_the_source_is_gone",),
     ),
     Defect(
