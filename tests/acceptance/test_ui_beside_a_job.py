@@ -140,7 +140,7 @@ def pictures_of_several(page: Page, checkpoint: Path, others: Path, folder: Path
 
 
 def _take(page: Page, file: Path, *, height: int | None = None) -> None:
-    """Take a picture of what is seen, or of the upper part of it; of as many colours as a byte tells, to be small."""
+    """Take a picture of what is seen, or of the upper part of it; of few colours, so that it is small."""
     from PIL import Image
 
     page.locator("#live[data-state=on]").wait_for()
