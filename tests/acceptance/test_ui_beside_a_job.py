@@ -140,13 +140,16 @@ def pictures_of_several(page: Page, checkpoint: Path, others: Path, folder: Path
 
 
 def _take(page: Page, file: Path, *, height: int | None = None) -> None:
-    """Take a picture of what is seen, or of the upper part of it; of few colours, so that it is small."""
+    """Take a picture of what is seen, or of the upper part of it; of its commonest colours, so that it is small."""
     from PIL import Image
 
     page.locator("#live[data-state=on]").wait_for()
     taken = Image.open(io.BytesIO(page.screenshot()))
-    shown = taken.crop((0, 0, taken.width, height or taken.height))
-    shown.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT).save(file, optimize=True)
+    shown = taken.crop((0, 0, taken.width, height or taken.height)).convert("RGB")
+    counted = sorted(shown.getcolors(shown.width * shown.height), reverse=True)
+    colours = Image.new("P", (1, 1))
+    colours.putpalette([part for _, colour in counted[:256] for part in colour])
+    shown.quantize(palette=colours, dither=Image.Dither.NONE).save(file, optimize=True)
 
 
 def test_beside_a_job_under_kills_nothing_is_lost_or_told_twice(tmp_path: Path) -> None:
