@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -146,9 +147,10 @@ def _take(page: Page, file: Path, *, height: int | None = None) -> None:
     page.locator("#live[data-state=on]").wait_for()
     taken = Image.open(io.BytesIO(page.screenshot()))
     shown = taken.crop((0, 0, taken.width, height or taken.height)).convert("RGB")
-    counted = sorted(shown.getcolors(shown.width * shown.height), reverse=True)
+    data = shown.tobytes()
+    counted = Counter(data[place : place + 3] for place in range(0, len(data), 3))
     colours = Image.new("P", (1, 1))
-    colours.putpalette([part for _, colour in counted[:256] for part in colour])
+    colours.putpalette(b"".join(colour for colour, _ in counted.most_common(256)))
     shown.quantize(palette=colours, dither=Image.Dither.NONE).save(file, optimize=True)
 
 
