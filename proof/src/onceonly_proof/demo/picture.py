@@ -126,7 +126,7 @@ def draw(timeline: Timeline, result: Result) -> str:
             cards or tag("p", "There was none."),
         ),
     )  # fmt: skip
-    return whole(title, body, css=f"{style.PAGE}{_SHEET.read_text(encoding='utf-8')}")
+    return whole(title, body, css=style.PAGE + _SHEET.read_text(encoding="utf-8").replace("\n", ""))
 
 
 def _tile(name: str, value: int, tone: str) -> Markup:
