@@ -2,7 +2,8 @@
 
 ``python savepoint_job.py CHECKPOINT FOLDER OPERATOR PROVIDER [FORK LEDGER]...``; a fork is started when it is there. It
 ends after the epoch that a file ``CHECKPOINT.last`` names, or ``FOLDER.last`` where the checkpoint is on a store.
-OPERATOR is window, dedup, join or tws; PROVIDER hdfs, rocksdb or changelog, with ``2`` behind it for format 2.
+OPERATOR is window, dedup, join, tws, or files, a deduplication of what a file source reads in the folder that
+``SAVEPOINT_FILES`` names, a file an epoch; PROVIDER hdfs, rocksdb or changelog, with ``2`` behind it for format 2.
 ``SAVEPOINT_JOB`` in the environment has further settings of Spark's, in JSON.
 """
 
@@ -49,6 +50,8 @@ def session(provider: str) -> SparkSession:
         .config(f"{_STATE}.maintenanceInterval", "1s")
         .config(f"{_STATE}.minDeltasForSnapshot", "3")
         .config("spark.speculation", "true")
+        # The list of a file source is compacted soon, so that a cut has to take a part of one.
+        .config("spark.sql.streaming.fileSource.log.compactInterval", "3")
     )
     if not provider.startswith("hdfs"):
         builder = builder.config(f"{_STATE}.providerClass", _ROCKSDB)
@@ -74,6 +77,10 @@ def source(spark: SparkSession) -> DataFrame:
 
 def plan(spark: SparkSession, operator: str) -> tuple[DataFrame, str]:
     """Return the rows of a query, and its output mode."""
+    if operator == "files":
+        read = spark.readStream.schema("value long, timestamp timestamp").option("maxFilesPerTrigger", 1)
+        files = read.json(os.environ["SAVEPOINT_FILES"]).withWatermark("timestamp", "3 seconds")
+        return files.dropDuplicates(["value", "timestamp"]), "append"
     rows = source(spark).withColumn("key", F.col("value") % 17)
     if operator == "window":
         late = rows.withWatermark("timestamp", "3 seconds")
@@ -114,6 +121,20 @@ def _total() -> Any:  # noqa: ANN401  a class of PySpark's, which needs pandas
             pass
 
     return Total()
+
+
+def write_files(folder: Path, count: int) -> None:
+    """Write what a file source reads, in this order; in each file are rows twice, and one of the file before."""
+    folder.mkdir()
+    for number in range(count):
+        told = [(number, number), (number, number), (number + 1, number), (number, max(number - 1, 0))]
+        lines = [
+            json.dumps({"value": value, "timestamp": f"2026-01-01T00:{at // 60:02}:{at % 60:02}Z"})
+            for value, at in told
+        ]
+        path = folder / f"{number:04}.json"
+        path.write_text("\n".join(lines), encoding="utf-8")
+        os.utime(path, (number + 1, number + 1))
 
 
 def newest(checkpoint: Path | str) -> int:

@@ -25,7 +25,9 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1200)]
 CUT, COMPARED = 4, 4
 """After which epoch a savepoint is made at the earliest, and how many epochs after it are compared."""
 PROVIDERS = ("hdfs", "rocksdb", "changelog", "rocksdb2", "changelog2")
-OPERATORS = ("window", "dedup", "join", "tws")
+OPERATORS = ("window", "dedup", "join", "tws", "files")
+FILES = 600
+"""How many files there are for a source that reads one an epoch: more than the slowest machine comes to."""
 # transformWithState is RocksDB's alone; format 2 has no other provider.
 CELLS = [
     (operator, provider)
@@ -45,7 +47,7 @@ def start(
     failpoints: str = "",
 ) -> Run:
     told = [str(checkpoint), str(ledger), operator, provider, *map(str, forks)]
-    path = {"PYTHONPATH": python_path()}
+    path = {"PYTHONPATH": python_path(), "SAVEPOINT_FILES": str(folder / "in")}
     return harness.start(savepoint_job.__file__, folder, *told, failpoints=failpoints, env=path)
 
 
@@ -83,6 +85,8 @@ def rows(ledger: Path) -> dict[int, Counter[str]]:
 
 def assert_goes_on_alike(tmp_path: Path, operator: str, provider: str) -> None:
     one, place = tmp_path / "one", tmp_path / "place"
+    if operator == "files":
+        savepoint_job.write_files(tmp_path / "in", FILES)
     run = start(tmp_path, one, tmp_path / "ledger", operator, provider)
     try:
         come_to(one, CUT, run)

@@ -15,7 +15,7 @@ from harness import python_path
 from savepoint_job import newest
 from test_operators_view import LEDGER
 from test_operators_view import onceonly as command
-from test_savepoints import COMPARED, CUT, assert_alike, end_after, finished
+from test_savepoints import COMPARED, CUT, FILES, assert_alike, end_after, finished
 
 from onceonly.jars.locked import ensure_jars, spark_jars
 from onceonly.stores import opened
@@ -50,6 +50,7 @@ class Bench:
         conf = {f"spark.hadoop.{name}": value for name, value in self.server.hadoop().items()}
         env = {
             "PYTHONPATH": python_path(),
+            "SAVEPOINT_FILES": str(self.folder / "in"),
             # A copy takes some requests a file, so that Spark must keep more than on a disk.
             "SAVEPOINT_JOB": json.dumps(
                 {**conf, "spark.jars": ",".join(jars), "spark.sql.streaming.minBatchesToRetain": "20"}
@@ -128,12 +129,21 @@ def test_from_one_place_on_the_store_to_another_with_the_original_gone(
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("operator", "provider"), [("window", "rocksdb"), ("tws", "changelog2"), ("join", "hdfs")]
+    ("operator", "provider"),
+    [
+        ("window", "rocksdb"),
+        ("tws", "changelog2"),
+        ("join", "hdfs"),
+        ("files", "rocksdb2"),
+        ("dedup", "changelog"),
+    ],
 )
 def test_from_the_store_to_this_machine_and_back(
     server: EmbeddedS3, tmp_path: Path, operator: str, provider: str
 ) -> None:
     bench = Bench(server, tmp_path, operator, provider)
+    if operator == "files":
+        savepoint_job.write_files(tmp_path / "in", FILES)
     one, back = f"s3a://{BUCKET}/one", f"s3a://{BUCKET}/back"
     here = str(tmp_path / "here")
     first = bench.cut_beside(one, tmp_path / "ledger", str(tmp_path / "place"))
