@@ -430,6 +430,9 @@ def test_an_event_log_places_each_commit_where_it_was_answered_not_where_all_wer
     [epoch] = with_events(view(bench.model(found)), committed(a=1000, b=9000)).epochs
     at = [mark.at for mark in epoch.marks if mark.what is What.COMMITTED]
     assert at == [bench.ZERO + 2, bench.ZERO + 10]
+    bars = re.findall(r'class="b committing"[^>]* width="([\d.]+)"', epoch_picture(epoch))
+    short, long = map(float, bars)
+    assert long == pytest.approx(9 * short, rel=0.01), "and each slot's bar ends there"
 
 
 def test_an_epoch_says_rows_and_bytes_of_each_slot_and_that_bytes_are_not_known() -> None:

@@ -8,7 +8,7 @@ from onceonly.view import shapes
 from onceonly.view.axis import Axis
 from onceonly.view.telling import few, moment, took
 from onceonly.view.timeline import said
-from onceonly.view.values import DRIVER, Epoch, Mark, What
+from onceonly.view.values import DRIVER, Epoch, Mark, What, Work
 from onceonly.words import n
 
 if TYPE_CHECKING:
@@ -78,12 +78,19 @@ class _Picture:
             yield shapes.label(f"from {moment(axis.begin)}", axis.left, 14, "dim small")
 
     def _bars(self) -> Iterator[Child]:
+        # The event log tells of each transaction when it was committed; the log of all of them together.
+        ends = {
+            (mark.sink, mark.slot): mark.place
+            for mark in self._found.marks
+            if mark.what is What.COMMITTED and mark.at is not None
+        }
         for bar in self._found.bars:
             # A sink's commits are of all its slots that are drawn.
             own = [key for key in self._rows if key[0] == bar.sink and bar.slot in {None, key[1]}]
             for key in own:
                 left = self._axis(bar.begin)
-                right = self._axis.right + 8 if bar.end is None else self._axis(bar.end)
+                end = (ends.get(key) if bar.work is Work.COMMITTING else None) or bar.end
+                right = self._axis.right + 8 if end is None else self._axis(end)
                 y = self._rows[key] + 8
                 yield shapes.bar(bar.work.name.lower(), left, y, right - left, _ROW - 16, bar.told)
 
