@@ -313,6 +313,25 @@ def test_a_checkpoint_without_sparks_id_is_told_as_such(query: QueryCoordinator,
     assert "minBatchesToRetain" not in refused.stderr
 
 
+def test_while_an_epoch_is_in_flight_that_has_compacted_a_list_of_files_it_is_told_to_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark has put the list of the epoch in flight in place of those before, which are gone after a while."""
+    query = QueryCoordinator(tmp_path / "query")
+    monkeypatch.setattr(query, "barrier", lambda epoch: f'{{"logOffset":{epoch}}}')
+    query.complete(0, 1)
+    query.set_barrier(2)
+    lists = query.path / "sources" / "0"
+    lists.mkdir(parents=True)
+    (lists / "2.compact").write_text("v1", encoding="utf-8")
+    refused = run("savepoint", "create", query.path, tmp_path / "place")
+    assert (refused.returncode, "minBatchesToRetain" in refused.stderr) == (2, False)
+    assert "when the epoch in flight is complete" in refused.stderr
+    query.settle(query.decide(2))
+    query.note(2)
+    assert run("savepoint", "create", query.path, tmp_path / "place").returncode == 0
+
+
 def test_a_batch_is_told_as_such(tmp_path: Path) -> None:
     batch = QueryCoordinator(tmp_path / "job", query=f"{BATCH}job-0123456789ab")
     batch.settle(batch.decide(0))

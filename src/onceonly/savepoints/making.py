@@ -59,12 +59,14 @@ def create(
     decision log, ``UnavailableError``.
     """
     source, into = address_of(checkpoint), address_of(place, what="the place of savepoints")
-    why = ""
+    why, advice = "", "raise spark.sql.streaming.minBatchesToRetain: Spark takes files away too soon"
     for _ in range(_TRIES):
         try:
             cut = find_cut(source.location, epoch)
         except resolve.MissingError as error:
             why = f"{error} is not there any more"
+            if isinstance(error, resolve.CompactedError):
+                advice = "run this again when the epoch in flight is complete; with the job down, after its next start"
             continue
         called = name or _called(cut.epoch)
         copier = Copier(source, into.below(called).below(manifest.FILES.rstrip("/")))
@@ -87,8 +89,7 @@ def create(
         folder.target.delete(manifest.BEGUN)
     else:
         raise UnavailableError(
-            f"no savepoint of {checkpoint} could be made in {_TRIES} tries: {why}",
-            next_step="raise spark.sql.streaming.minBatchesToRetain: Spark takes files away too soon",
+            f"no savepoint of {checkpoint} could be made in {_TRIES} tries: {why}", next_step=advice
         )
     found = Savepoint(
         name=called,

@@ -41,6 +41,10 @@ class MissingError(Exception):
     """Spark has taken away, or never had, what a start after an epoch needs. Its text says what."""
 
 
+class CompactedError(MissingError):
+    """A source's list of files has been taken into that of a later epoch, which is not complete yet."""
+
+
 class _StateFile(NamedTuple):
     name: str
     version: int
@@ -163,7 +167,7 @@ def _lists(names: Sequence[str], end: int) -> list[str]:
     if missing is not None:
         folder = names[0].rsplit("/", 1)[0]
         message = f"{folder}/{missing}, which Spark has taken into a later list of files"
-        raise MissingError(message)
+        raise CompactedError(message)
     return [
         *others,
         *([compact[base]] if base >= 0 else []),
