@@ -241,7 +241,9 @@ class World:
     def remains(self) -> list[str]:
         """What is nobody's: staged files, temporary names."""
         staged = [path for path in (self.target / "_onceonly" / "staging").rglob("*") if path.is_file()]
-        hidden = [path for path in self.folder.rglob(".*") if path not in staged]
+        # Of a claim that was killed, too, which a start takes away an hour later: another query may be at it.
+        own = [path for path in self.folder.rglob(".*") if not path.name.startswith(".first-epoch.")]
+        hidden = [path for path in own if path not in staged]
         return [str(path) for path in (*staged, *hidden)]
 
     # --- verdicts -----------------------------------------------------------------------------------------

@@ -225,6 +225,17 @@ def test_what_broken_off_checks_left_is_taken_away_once_it_is_old(bench: Files) 
             return
 
 
+def test_a_claim_that_was_killed_is_taken_away_once_it_is_old(bench: Files) -> None:
+    bench.sink().check(bench.context)
+    left = bench.target / "_onceonly" / ".first-epoch.0123456789ab.tmp"
+    left.write_bytes(b"")
+    bench.sink().check(bench.context)
+    assert left.exists(), "another query may be at it"
+    os.utime(left, (time.time() - 7200,) * 2)
+    bench.sink().check(bench.context)
+    assert not left.exists()
+
+
 def test_a_start_does_not_list_the_target(bench: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.sink().check(bench.context)
     listed: list[Path] = []

@@ -85,7 +85,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     globbed: Counts = {}
     """Rows of files that readers which find them by a pattern got while it ran, by the reader."""
     late: int = 0
-    """Rows that came when their window had been shown, so that Spark dropped them: of a query with windows alone."""
+    """Rows of a query with windows that came when theirs had been shown, so that Spark dropped them."""
     executors: int = 0
     """How many executors the job had in processes of their own; 0 where they were threads of its driver."""
 

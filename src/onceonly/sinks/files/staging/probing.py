@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.files.checks import TOKEN
+from onceonly.sinks.files.mixing import CLAIM
 from onceonly.sinks.files.paths import HIDDEN, RemotePath, staging_folder
 from onceonly.sinks.files.store import reason
 
@@ -48,12 +49,13 @@ def make_ready(store: Store, options: FilesOptions, context: QueryContext) -> bo
 
 
 def _tidy(store: Store, staging: Path, target: Path) -> None:
-    """Take away what checks that were killed left; best effort. A younger one may be somebody's at work.
+    """Take away what checks and claims that were killed left; best effort. A younger one may be somebody's at work.
 
     The target is not listed, as it may have millions of files: the twin tells what a probe has there.
     """
     hidden = target / HIDDEN
-    places = ((staging, _PROBE, ""), (hidden, f".{_PROBE}", ".tmp"), (hidden, f".{TOKEN}.", ".tmp"))
+    puts = [(hidden, f".{name}", ".tmp") for name in (_PROBE, f"{TOKEN}.", f"{CLAIM}.")]
+    places = ((staging, _PROBE, ""), *puts)
     with contextlib.suppress(OSError):
         for folder, begin, end in places:
             for name in store.names(folder):
