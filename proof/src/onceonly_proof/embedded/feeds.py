@@ -90,6 +90,8 @@ class _Rows:
         self._note = folder / _SENT
         self.sent = _number(self._note)
         """How many a feed that keeps nothing has given away."""
+        self.newest: object = None
+        """The connection of such a feed that is served. An earlier one, whose reader may be dead, gets no more rows."""
 
     def upto(self) -> int:
         if not self._rate:
@@ -133,7 +135,8 @@ async def _serve(kind: str, rows: _Rows, reader: asyncio.StreamReader, writer: a
         after = after if rows.behaves else max(-1, after - rows.draw.choice((0, 0, _REPEATED)))
     number = after + 1 if kind != "socket" else rows.sent
     left = rows.calm()
-    while True:
+    rows.newest = writer
+    while kind != "socket" or rows.newest is writer:
         upto = rows.upto()
         if kind == "socket" and upto > number:
             # A few at a time: what is noted and not sent yet is lost with the server.
@@ -144,6 +147,8 @@ async def _serve(kind: str, rows: _Rows, reader: asyncio.StreamReader, writer: a
             if left == 0 and number < rows.total - 1:
                 if rows.draw.random() < 0.5:  # noqa: PLR2004
                     await asyncio.sleep(_STALL_S)
+                    if kind == "socket" and rows.newest is not writer:
+                        return
                 else:
                     writer.write(row[: rows.draw.randint(0, len(row) - 1)])
                     rows.sent = number + 1 if kind == "socket" else rows.sent
