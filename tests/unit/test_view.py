@@ -38,6 +38,7 @@ from onceonly.view.values import Level, What, Work
 if TYPE_CHECKING:
     from onceonly.model import Link
     from onceonly.view.markup import Markup
+    from onceonly.view.values import Verdict
 
 GOLDEN = Path(__file__).parent / "golden" / "view"
 DOCS = Path(__file__).parents[2] / "docs" / "how-to"
@@ -453,6 +454,20 @@ def test_the_first_sentence_says_what_was_left_out_of_a_settled_log() -> None:
         settled=replace(tried.receipt, outcomes={"committed": 1, "unknown": 1}),
     )
     assert safe(tried) == f"{settled}, save what chk-1 tried at most once and gave up"
+
+
+def test_a_batch_is_run_again_and_has_no_epoch_after_its_own() -> None:
+    def found(epoch: EpochModel) -> Verdict:
+        return view(replace(bench.model(epoch), query="batch-2026-11-01-0123456789ab")).verdict
+
+    stuck = found(bench.in_doubt(0, 2))
+    assert stuck.waits == "whoever reads its rows from box"
+    assert stuck.next_step.startswith("run the batch again, which finishes chk-0")
+    begun = found(bench.told(bench.claim(0, 3)))
+    assert begun.waits == "whoever reads rows of chk-0"
+    assert begun.next_step == "run the batch again, which writes all of chk-0"
+    done = found(bench.usual(0, 0))
+    assert done.next_step == "no run is alive; the next start finds the batch done, and writes nothing"
 
 
 AT_LATEST = ", since at the latest "

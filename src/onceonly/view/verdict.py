@@ -6,6 +6,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from onceonly.checkpoint.batches import is_batch
 from onceonly.model import Guarantee, Skip, seconds_of
 from onceonly.operations.disk import put
 from onceonly.operations.states import QUIET, VISIBLE, EpochState, HandleState, is_quiet, meaning
@@ -89,9 +90,10 @@ def _undecided(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
         stuck=what + why,
         since=since,
         at_latest=at_latest,
-        waits=f"whoever reads rows of {name}, or of what comes after it",
+        waits=f"whoever reads rows of {name}"
+        + ("" if is_batch(model.query) else ", or of what comes after it"),
         next_step=_next(
-            model, "the run that is alive writes it", f"start the query, which writes all of {name}"
+            model, "the run that is alive writes it", f"{_start(model)}, which writes all of {name}"
         ),
     )
 
@@ -112,6 +114,7 @@ def _unsettled(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
         stuck = f"a part of {name} is committed, and a part with {n(rows, 'row')} was lost and is to be written again"
     once = newest.chain[-1].guarantee is Guarantee.AT_MOST_ONCE
     by_hand = not model.run.alive and newest.view.state is EpochState.DECIDED and not once
+    after = "" if is_batch(model.query) else f"the epoch after {name}, and "
     does = "gives up what it cannot find committed" if once else f"finishes {name} before it reads a row"
     return Verdict(
         level=_level(model, Level.STUCK),
@@ -119,11 +122,11 @@ def _unsettled(model: CheckpointModel, newest: EpochModel, safe: str) -> Verdict
         stuck=stuck,
         since=since,
         at_latest=at_latest,
-        waits=f"the epoch after {name}, and whoever reads its rows" + (f" from {sinks}" if sinks else ""),
+        waits=after + "whoever reads its rows" + (f" from {sinks}" if sinks else ""),
         next_step=_next(
             model,
             "the run that is alive sees to it, and nothing is to be done",
-            f"start the query, which {does}" + ("; or, with the job down, type" if by_hand else ""),
+            f"{_start(model)}, which {does}" + ("; or, with the job down, type" if by_hand else ""),
         ),
         command=f"onceonly transactions commit {name} {shlex.quote(model.path)}" if by_hand else "",
     )
@@ -162,7 +165,14 @@ def _next(model: CheckpointModel, alive: str, dead: str) -> str:
     return alive if model.run.alive else dead
 
 
+def _start(model: CheckpointModel) -> str:
+    """Say what somebody does who starts it again: a batch is one epoch, and no query of Spark's."""
+    return "run the batch again" if is_batch(model.query) else "start the query"
+
+
 def _idle(model: CheckpointModel) -> str:
     on = "goes on from here" if model.epochs else "begins with the first epoch"
+    if model.epochs and is_batch(model.query):
+        on = "finds the batch done, and writes nothing"
     down = "no run is alive; " if model.run.alive is False else ""
     return _next(model, "nothing is to be done: a run is alive", f"{down}the next start {on}")
