@@ -10,6 +10,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from tests.unit import ui_bench
 
+from onceonly.errors import ConfigurationError
+from onceonly.ui import serving
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -133,6 +136,21 @@ def test_behind_a_proxy_paths_are_those_below_its_prefix(proxied: Page, *, strip
     assert "path=/proxy/4000;" in answer.headers["set-cookie"].lower()
     assert ("secure" in answer.headers["set-cookie"].lower()) == proxied.door.secure
     assert proxied.get(f"{seen}/q/now").text == "secret page /q/now"
+
+
+@pytest.mark.parametrize("seen", ["", "/user/ann%40lab/4000"], ids=["stripped paths", "whole paths"])
+def test_a_prefix_has_percent_signs_as_a_browser_has_them(seen: str) -> None:
+    with ui_bench.serve(INSIDE, prefix="/user/ann%40lab/4000") as page:
+        answer = page.ask(f"{seen}/q/now?token={page.door.token}")
+        assert answer.headers["location"] == "/user/ann%40lab/4000/q/now"
+        assert "path=/user/ann%40lab/4000;" in answer.headers["set-cookie"].lower()
+        assert page.get(f"{seen}/q/now").text == "secret page /q/now"
+
+
+@pytest.mark.parametrize("prefix", ["//evil.example", "/a b", "/ä", "/a;b", "/a/../b", '/"'])
+def test_what_no_browser_would_ask_for_as_it_is_typed_is_no_prefix(prefix: str) -> None:
+    with pytest.raises(ConfigurationError, match="neither a path nor an address"):
+        serving.listen(port=0, prefix=prefix).listener.close()
 
 
 def test_a_proxy_that_keeps_its_name_is_known_by_its_address() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -128,6 +128,7 @@ class Gate:
 
 
 def _relative(path: str, prefix: str) -> str:
+    prefix = unquote(prefix)  # a server is told paths without their percent signs
     inside = path.removeprefix(prefix) if path == prefix or path.startswith(f"{prefix}/") else path
     # Two slashes at its beginning would make it another server's address.
     return "/" + inside.lstrip("/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ _GRACE_S: Final = 2
 """How long open requests may take when the server ends; streams end at once."""
 _BACKLOG: Final = 64
 _PORTS: Final = {"http": 80, "https": 443}
+# As a browser has it in its address: with percent signs for all else, and without what would end a cookie's path.
+_PATH: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~!$&'()*+,=:@%-]+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ def _proxy(prefix: str) -> tuple[str, str, str]:
     """Return scheme and host of a proxy, empty where only its path is given, and the path, with no slash at its end."""
     refused = ConfigurationError(
         f"{prefix!r} is neither a path nor an address",
-        next_step="write it as /proxy/8080, or as https://host/proxy/8080",
+        next_step="write it as /proxy/8080, or as https://host/proxy/8080, with %20 for a blank",
     )
     try:
         parts = urlsplit(prefix)
@@ -84,7 +87,7 @@ def _proxy(prefix: str) -> tuple[str, str, str]:
     path = parts.path.rstrip("/")
     is_path = not (parts.scheme or parts.netloc)
     is_address = parts.scheme in _PORTS and bool(parts.hostname) and "@" not in parts.netloc
-    is_clean = not (parts.query or parts.fragment or "//" in path) and path[:1] in {"", "/"}
+    is_clean = not (parts.query or parts.fragment) and _PATH.fullmatch(path) is not None
     if not is_clean or not (is_path or is_address):
         raise refused
     host = parts.netloc.lower()
