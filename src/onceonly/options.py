@@ -20,15 +20,16 @@ _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 # difflib's own, 0.6, takes retention for partitionBy.
 _NEAR = 0.7
 _CONFIDENTIAL = (
-    r"(?:passw(?:or)?d|passphrase|secret|token|credential|(?:api|access|private|account)[._-]?key)"
+    r"(?:passw(?:or)?d|\bpwd\b|passphrase|secret|token|credential|(?:api|access|private|account)[._-]?key)"
 )
 _SECRET_NAME = re.compile(_CONFIDENTIAL, re.IGNORECASE)
 # A user's password in an address, or a part of a connection text or a signed address that names a secret.
 _LOGIN = r"://[^/?#\s]*:[^/?#\s]*@"
 _NAMED = rf"(?:\b\w*{_CONFIDENTIAL}\w*[\"']?\s*[=:]|[?&](?:x-amz-)?sig(?:nature)?=)"
+_BASIC = r"\bauthorization[\"']?\s*[=:]\s*[\"']?basic\s+"
 _SECRET_VALUE = re.compile(f"{_LOGIN}|{_NAMED}", re.IGNORECASE)
 _TOLD = re.compile(
-    rf"(?P<login>{_LOGIN})|(?P<named>{_NAMED}\s*|\bbearer\s+)(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)",
+    rf"(?P<login>{_LOGIN})|(?P<named>{_NAMED}\s*|\bbearer\s+|{_BASIC})(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)",
     re.IGNORECASE,
 )
 # The units of Spark's intervals, and those of its settings (JavaUtils.timeStringAs).
