@@ -32,14 +32,14 @@ def verdict(model: CheckpointModel) -> Verdict:
         # Nothing is stuck: what was decided here is committed, or the restore would have been refused.
         restored = "its query was restored there from a savepoint, and no run starts here"
         return replace(found, next_step=f"start the job at {model.home}: {restored}")
-    moved = f"the checkpoint was moved here from {model.home}, and no run starts before that is accepted"
+    moved = f"the checkpoint was moved or copied here from {model.home}, and no run starts before that is accepted"
     return replace(
         found,
         level=Level.STUCK,
         # What is decided stands last: since when is said behind it.
         stuck=f"{moved}; {found.stuck}" if found.stuck else moved,
         waits=f"the query, {found.waits}" if found.waits else "the query",
-        next_step="accept the move, if it was meant",
+        next_step="accept the move, if it was meant and no copy is in use",
         command=f"onceonly checkpoints accept-move {shlex.quote(model.path)}",
     )
 
