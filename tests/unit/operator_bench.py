@@ -20,6 +20,8 @@ import pytest
 import onceonly.cli
 from onceonly.log import open_log
 from onceonly.model import Capabilities, Guarantee, Handle, Link, LinkKind, Receipt, SinkUse, Vote
+from onceonly.operations import former, restoring
+from onceonly.operations.given import Given
 from onceonly.options import Option
 from onceonly.ports import (
     AlreadyCommitted,
@@ -250,6 +252,19 @@ def run(*arguments: str | Path, **env: str) -> Ran:
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60,
     )  # fmt: skip
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def broken_off_before_its_claim(place: Path, to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin to restore a savepoint, and die before the claim: the query can go on where it is."""
+
+    def killed(*_arguments: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(former, "claim", killed)
+        patched.setattr(former, "stay", lambda *_arguments: None)
+        with pytest.raises(SystemExit):
+            restoring.restore(str(place), str(to), Given())
 
 
 def _names_box(arguments: Sequence[str | Path]) -> bool:

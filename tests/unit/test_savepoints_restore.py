@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, run
+from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, broken_off_before_its_claim, run
 
 from onceonly import savepoints
 from onceonly.errors import CheckpointMovedError
@@ -17,8 +17,7 @@ from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.model import LinkKind, Skip
-from onceonly.operations import disk, former, restoring
-from onceonly.operations.given import Given
+from onceonly.operations import disk, former
 from onceonly.savepoints import starting
 
 if TYPE_CHECKING:
@@ -328,14 +327,7 @@ def test_an_epoch_that_is_decided_until_nobody_may_begin_there_is_seen(
 def test_a_place_that_was_only_begun_is_no_home_of_the_query(
     query: QueryCoordinator, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_arguments: object) -> None:
-        raise SystemExit
-
-    with monkeypatch.context() as patched:
-        patched.setattr(former, "claim", killed)
-        patched.setattr(former, "stay", lambda *_arguments: None)
-        with pytest.raises(SystemExit):
-            restoring.restore(str(place), str(tmp_path / "begun"), Given())
+    broken_off_before_its_claim(place, tmp_path / "begun", monkeypatch)
     query.complete(4)  # by a driver that had begun before
     for to in ("to", "begun"):
         status, _, said = restore(place, tmp_path / to)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit import s3_double
-from tests.unit.operator_bench import QUERY, QueryCoordinator, run
+from tests.unit.operator_bench import QUERY, QueryCoordinator, broken_off_before_its_claim, run
 from tests.unit.store_bench import at_home, serving
 from tests.unit.test_savepoints_withdraw import Job
 
@@ -20,8 +20,7 @@ from onceonly.errors import CheckpointMovedError, ConfigurationError, Unavailabl
 from onceonly.log import open_log
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
-from onceonly.operations import former, restoring, withdrawing
-from onceonly.operations.given import Given
+from onceonly.operations import withdrawing
 from onceonly.ports import BATCH
 from onceonly.savepoints import making
 from onceonly.savepoints import place as places
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from onceonly.log.actions import Withdrawn
     from onceonly.model import Link
     from onceonly.operations.former import After
+    from onceonly.operations.given import Given
     from onceonly.savepoints.manifest import File, Savepoint
     from onceonly.stores.address import Address
     from onceonly.stores.port import Store
@@ -203,15 +203,7 @@ def test_an_epoch_that_was_decided_when_a_restore_was_broken_off_can_be_ended_wh
     query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the command that the refusal names; then the same command goes on."""
-
-    def killed(*_arguments: object) -> None:
-        raise SystemExit
-
-    with monkeypatch.context() as patched:
-        patched.setattr(former, "claim", killed)
-        patched.setattr(former, "stay", lambda *_arguments: None)
-        with pytest.raises(SystemExit):
-            restoring.restore(str(tmp_path / "late"), str(tmp_path / "to"), Given())
+    broken_off_before_its_claim(tmp_path / "late", tmp_path / "to", monkeypatch)
     query.decide(3)  # by a driver that had begun before
     refused = restore(tmp_path / "late", tmp_path / "to")
     assert (refused.returncode, "transactions commit chk-3" in refused.stderr) == (1, True)

@@ -99,6 +99,15 @@ class Job:
         return len(Files(self.target).visible())
 
 
+def saved_before_its_last(tmp_path: Path) -> QueryCoordinator:
+    """Make a query with two epochs, and a savepoint of the first one in ``place``."""
+    query = QueryCoordinator(tmp_path / "query")
+    query.complete(0)
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    query.complete(1)
+    return query
+
+
 def test_files_that_were_decided_since_are_taken_back(tmp_path: Path) -> None:
     job = Job(tmp_path)
     assert job.epochs() == [0, 1, 2]
@@ -203,10 +212,7 @@ def test_objects_in_a_bucket_are_taken_back_with_their_manifests(tmp_path: Path,
 
 
 def test_what_cannot_be_taken_back_is_refused_before_anything_is(tmp_path: Path) -> None:
-    query = QueryCoordinator(tmp_path / "query")
-    query.complete(0)
-    savepoints.create(str(query.path), str(tmp_path / "place"))
-    query.complete(1)
+    query = saved_before_its_last(tmp_path)
     done = run(
         "savepoint", "restore", tmp_path / "place", "--to", tmp_path / "to", "--output", "withdraw", "--yes",
         "--sink", "box=operator_bench:BoxSink",
@@ -220,10 +226,7 @@ def test_what_cannot_be_taken_back_is_refused_before_anything_is(tmp_path: Path)
 def test_a_sink_that_was_renamed_since_is_told_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = QueryCoordinator(tmp_path / "query")
-    query.complete(0)
-    savepoints.create(str(query.path), str(tmp_path / "place"))
-    query.complete(1)
+    query = saved_before_its_last(tmp_path)
     link = query.link
 
     def renamed(*of: Any, **more: Any) -> Link:  # noqa: ANN401  as they come
@@ -331,10 +334,7 @@ def test_what_was_taken_back_is_told_where_it_was_decided_and_where_the_job_goes
 def test_what_is_to_be_taken_back_is_written_down_before_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = QueryCoordinator(tmp_path / "query")
-    query.complete(0)
-    savepoints.create(str(query.path), str(tmp_path / "place"))
-    query.complete(1)
+    query = saved_before_its_last(tmp_path)
     monkeypatch.setattr(GivingBoxSink, "withdraw", fails_unless_it_looks)
     words = ("savepoint", "restore", tmp_path / "place", "--to", tmp_path / "to", "--output", "withdraw")
     assert here(*words, "--yes", "--sink", "box=tests.unit.operator_bench:GivingBoxSink") == 2
