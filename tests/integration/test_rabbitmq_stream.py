@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from datetime import UTC, datetime
@@ -16,6 +18,8 @@ from onceonly.sources.rabbitmq_stream.options import SourceOptions
 from onceonly.sources.rabbitmq_stream.planning import Planner
 from onceonly.sources.rabbitmq_stream.positions import Position
 from onceonly.sources.rabbitmq_stream.reading import read
+from onceonly_proof.campaign.sources.rabbitmq import Offsets
+from onceonly_proof.campaign.workload import Workload
 from onceonly_proof.embedded.rabbitmq import EmbeddedRabbit
 from onceonly_proof.handover import until
 
@@ -282,6 +286,30 @@ def test_a_server_that_does_not_come_back_is_told() -> None:
         told = SourceOptions.of({"uri": gone.uri, "stream": "gone", "timeout": "1 second"})
     with pytest.raises(UnavailableError, match="had no answer for 1 s"):
         Planner(told).initial()
+
+
+def test_a_campaigns_feeder_goes_on_though_a_server_that_died_has_lost_what_it_was_sent() -> None:
+    """It keeps a bounded distance ahead of what was shown, and lost rows never are."""
+    workload = Workload(
+        seed=1, partitions=1, targets=1, keys=1, rows_per_s=600, burst=1, bytes_max=0, per_epoch=100
+    )
+    with EmbeddedRabbit() as rabbit:
+        flow = Offsets(rabbit, "fed", workload)
+        flow.start()
+        settled = (
+            time.monotonic() + 6
+        )  # a server that is killed within seconds does not find the stream again
+        assert until(lambda: time.monotonic() > settled and flow.distinct > 600, 60), "its distance"
+        os.kill(rabbit._process.pid, signal.SIGSTOP)
+        flow.ahead_of = flow.distinct - 300
+        assert until(lambda: flow.distinct - flow.ahead_of > 600, 30), "it does not wait for what it has sent"
+        stopped = flow.distinct
+        rabbit.kill()
+        rabbit.start()
+        assert until(lambda: flow.distinct > stopped, 60)
+        assert flow.given_up >= 300
+        written = flow.distinct
+        assert flow.stop() < written, "what it was sent is lost"
 
 
 def test_no_message_is_lost_or_doubled_while_the_server_is_killed() -> None:

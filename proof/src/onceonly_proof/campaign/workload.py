@@ -93,6 +93,8 @@ class Feeder(ABC):
         self._repeated = 0
         self.ahead_of = 0
         """How many rows the job has shown: the feeder keeps a bounded distance, so that a slow machine can drain."""
+        self.given_up = 0
+        """How many rows were written and will never be shown, as a server that died has lost them."""
 
     @property
     def distinct(self) -> int:
@@ -130,7 +132,7 @@ class Feeder(ABC):
         while not self._ended.wait(_TICK_S):
             # Bursts and lulls, the same on average.
             lucky = self._draw.randrange(workload.burst) == 0
-            if self.distinct - self.ahead_of > _EPOCHS_AHEAD * workload.per_epoch:
+            if self.distinct - self.given_up - self.ahead_of > _EPOCHS_AHEAD * workload.per_epoch:
                 lucky = False
             for _ in range(int(workload.rows_per_s * _TICK_S * workload.burst) if lucky else 0):
                 self._write()

@@ -50,11 +50,11 @@ class _Published(Flow):
         import pika
 
         try:
-            if self._waiting and (self._connection is None or not self._connection.is_open):
+            if self._connection is None or not self._connection.is_open:
                 self._connection = pika.BlockingConnection(pika.URLParameters(self._server.uri))
                 self._channel = self._connection.channel()
-                if self.again:
-                    self._channel.confirm_delivery()
+                self._connected()
+            self._connection.process_data_events(time_limit=0)  # so that a death is seen though nothing waits
             while self._waiting:
                 key, value = self._waiting[0]
                 self._channel.basic_publish("", self._name, value, self._properties(key, value))
@@ -82,6 +82,10 @@ class _Published(Flow):
 
     def _properties(self, key: str, value: bytes) -> Any:  # noqa: ANN401  pika's
         raise NotImplementedError  # each kind has its own
+
+    def _connected(self) -> None:
+        """Begin on a new channel."""
+        self._channel.confirm_delivery()
 
     def _confirmed(self, key: str, value: bytes) -> None:
         """Note that the server has it."""
@@ -180,6 +184,12 @@ class Offsets(_Published):
         import pika
 
         return pika.BasicProperties(message_id=key)
+
+    def _connected(self) -> None:
+        """See what a server that died has lost, or else the feeder waits for ever for these rows to be shown."""
+        there = self._channel.queue_declare(self._name, passive=True).method.message_count
+        written = self.distinct + self._repeated - len(self._waiting)
+        self.given_up = max(0, min(written - there, self.distinct - self.ahead_of))
 
     def _finish(self) -> int:
         super()._finish()
