@@ -4273,6 +4273,18 @@ DEFECTS: Final = (
         tests=(SAVEPOINTS + "test_a_file_that_is_taken_away_meanwhile_is_no_failure",),
     ),
     Defect(
+        name="savepoint-that-ends-with-its-program",
+        group=LOG,
+        what="A short run ends amid its savepoint, and so does each run after it",
+        file="savepoints/keeping.py",
+        before="        if working is None or working.done():\n",
+        after="        if True:\n",
+        tests=(
+            "tests/unit/test_savepoints_keeping.py::"
+            + "test_a_program_that_ends_waits_for_its_savepoint_as_long_as_that_goes_on",
+        ),
+    ),
+    Defect(
         name="one-place-of-two-restores",
         group=LOG,
         what="Two commands restore into one place on a store, and one takes back what the other's job has written",

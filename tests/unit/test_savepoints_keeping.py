@@ -10,6 +10,7 @@ import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.operator_bench import QUERY, QueryCoordinator
@@ -17,10 +18,15 @@ from tests.unit.operator_bench import QUERY, QueryCoordinator
 from onceonly import savepoints
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.model import Stamp
-from onceonly.savepoints import place
+from onceonly.savepoints import keeping, place
 from onceonly.savepoints.keeping import Keeper
 from onceonly.settings.query import parse_query
 from onceonly.settings.savepoints import Keeping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from onceonly.savepoints import Savepoint
 
 
 @pytest.fixture
@@ -189,6 +195,87 @@ def test_what_was_broken_off_long_ago_is_taken_away(query: QueryCoordinator, tmp
     looked(keeper(query, tmp_path / "place"), times=1)
     left = {each.name[-6:] for each in place.standing(str(tmp_path / "place")) if each.savepoint is None}
     assert left == {"bbbbbb", "cccccc"}
+
+
+def test_what_was_broken_off_does_not_fill_the_place_though_no_other_one_comes_to_its_end(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "place/chk-1-20200101T000000000Z-aaaaaa"
+    (left / "files").mkdir(parents=True)
+    (left / "begun.json").write_text(json.dumps({"query": QUERY}), encoding="utf-8")
+
+    def full(*_arguments: object, **_more: object) -> None:
+        raise UnavailableError("no space is left", next_step="make some")
+
+    monkeypatch.setattr(keeping, "create", full)
+    looked(keeper(query, tmp_path / "place"), times=1)
+    assert not left.exists()
+
+
+def test_at_the_end_of_a_run_what_came_to_nothing_is_tried_once_more(
+    query: QueryCoordinator, tmp_path: Path
+) -> None:
+    noted = sorted((query.path / "commits").iterdir())
+    texts = [each.read_text(encoding="utf-8") for each in noted]
+    for each in noted:
+        each.unlink()
+    each = keeper(query, tmp_path / "place", every_s=3600)
+    each.end()
+    assert each._working is None  # no epoch was noted in this run
+    each.look()
+    until_done(each)
+    assert epochs(tmp_path / "place") == []
+    for path, text in zip(noted, texts, strict=True):
+        path.write_text(text, encoding="utf-8")
+    for _ in range(2):
+        each.end()
+        until_done(each)
+    assert epochs(tmp_path / "place") == [1]
+
+
+def slowly(monkeypatch: pytest.MonkeyPatch, steps: Iterable[float]) -> None:
+    """Let a copy come further so many times, each after so many seconds, before it is made."""
+    make = keeping.create
+
+    def made(*arguments: str, told: Callable[[int, int, int], None], **more: bool) -> Savepoint:
+        for pause_s in steps:
+            time.sleep(pause_s)
+            told(1, 2, 3)
+        return make(*arguments, told=told, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(keeping, "create", made)
+    monkeypatch.setattr(keeping, "_STILL_S", 0.6)
+
+
+def test_a_program_that_ends_waits_for_its_savepoint_as_long_as_that_goes_on(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    slowly(monkeypatch, [0.2] * 5)
+    each = keeper(query, tmp_path / "place", every_s=3600)
+    each.look()
+    with caplog.at_level(logging.WARNING, "onceonly"):
+        each.finish()
+        assert epochs(tmp_path / "place") == [1]
+        assert f"its savepoint is being made in {tmp_path / 'place'}" in caplog.text
+        caplog.clear()
+        each.finish()
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(("every_s", "step_s"), [(3600.0, 2.0), (0.5, 0.2)], ids=["still", "long"])
+def test_a_program_does_not_wait_for_a_copy_that_stands_still_nor_beyond_the_next_one(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    every_s: float, step_s: float,
+) -> None:  # fmt: skip
+    slowly(monkeypatch, [step_s] * int(2 / step_s))
+    each = keeper(query, tmp_path / "place", every_s=every_s)
+    each.look()
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, "onceonly"):
+        each.finish()
+    assert time.monotonic() - began < 1.5
+    assert "ends without its savepoint: it is not whole" in caplog.text
+    until_done(each)
 
 
 def test_the_options_of_a_query_are_read_and_refused_by_name() -> None:

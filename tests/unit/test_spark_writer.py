@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.operator_bench import QueryCoordinator
 
 from onceonly.errors import ProtocolError
 from onceonly.executor.ballot import Ballot
 from onceonly.model import Guarantee, Mode, Plan, Vote
 from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.settings.registry import find
+from onceonly.settings.savepoints import Keeping
 from onceonly.spark import writer
 from onceonly.spark.task import require_all_slots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
 PLAN = Plan(id="p", epoch=3, mode=Mode.RUN, index=0, guarantee=Guarantee.EXACTLY_ONCE)
 
@@ -82,3 +85,18 @@ def test_a_gap_shows_where_spark_does_not_say_how_many_slots_there_are() -> None
     require_all_slots(PLAN, [1, 0], slots=None)
     with pytest.raises(ProtocolError, match="slot 1 is not among them"):
         require_all_slots(PLAN, [2, 0], slots=None)
+
+
+@pytest.mark.parametrize(("actor", "start", "keeps"), [
+    ("committer", ".word", True), ("committer", "", True), ("committer", "address.word", False), ("planner", "", False),
+])  # fmt: skip
+def test_who_decides_makes_the_savepoints_where_no_driver_of_ours_hears_of_epochs(
+    tmp_path: Path, actor: str, start: str, *, keeps: bool
+) -> None:
+    QueryCoordinator(tmp_path / "query").complete(0)
+    wanted = Keeping(every_s=60.0, place=str(tmp_path / "place"), keep=1)
+    query = QuerySettings(checkpoint=str(tmp_path / "query"), savepoints=wanted)
+    sink = SinkSettings(name="s", guarantee=Guarantee.AT_LEAST_ONCE)
+    made = writer.Stream(query, sink, find("onceonly.console")[1], "app", start=start).coordinator(actor, ())
+    made.close()
+    assert (made.keeper is not None) is keeps

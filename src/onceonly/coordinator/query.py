@@ -144,13 +144,12 @@ class QueryCoordinator:
         )
         is_planner = self._streams and actor != "committer"
         self._apart = Apart(settings.checkpoint, self.query) if is_planner else None
-        self._keeper: Keeper | None = None
         if settings.savepoints is not None:
-            from onceonly.savepoints.keeping import Keeper
             from onceonly.savepoints.place import refuse_inside
 
             refuse_inside(settings.savepoints.place, settings.checkpoint)
-            self._keeper = Keeper(settings.checkpoint, self.query, settings.savepoints)
+        self.keeper: Keeper | None = None
+        """Who is asked after each epoch whether a savepoint is due, where nobody else hears of it."""
 
     def enlist(
         self,
@@ -287,8 +286,8 @@ class QueryCoordinator:
         self.require_few_letters(plan, ballots)
         with self._present():
             self._coordinator.decide(plan, _votes(ballots))
-        if self._keeper is not None:
-            self._keeper.look()
+        if self.keeper is not None:
+            self.keeper.look()
 
     def abort(self, plan: Plan, ballots: Collection[Ballot], *, run: str = "") -> None:
         """Give up a try; what is decided stays decided."""

@@ -1,15 +1,17 @@
 """Savepoints that a query makes by itself, now and then. Driver or commit process, beside the epochs.
 
-What goes wrong is told, and tried again later: the query does not wait for it, and never fails because of it. A process
-that ends meanwhile leaves a savepoint that is not whole, which is taken away when the next one is made.
+What goes wrong is told, and tried again later: the query does not wait for it, and never fails because of it. But the
+program does that ends: a query that a timetable starts, and that is over in seconds, would never have one that is
+whole. A process that is killed meanwhile leaves one that is not, which is taken away when the next one is made.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from concurrent.futures import wait
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onceonly import background
 from onceonly.errors import LogError, OnceonlyError
@@ -17,19 +19,23 @@ from onceonly.savepoints import place as places
 from onceonly.savepoints.making import create, moment_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
     from onceonly.settings.savepoints import Keeping
 
 log = logging.getLogger("onceonly")
 
-_AGAIN_S = 60.0
-_BROKEN_OFF_S = 3600.0
+_AGAIN_S: Final = 60.0
+_BROKEN_OFF_S: Final = 3600.0
 """How old one that is not whole has to be until nobody is taken to be making it any more."""
+_STILL_S: Final = 120.0
+"""How long a copy may stand still until a program that ends waits for it no more."""
+_POLL_S: Final = 0.1
 
 
 class Keeper:
-    """Makes the savepoints of one query's checkpoint. One thread; the work is done in another."""
+    """Makes the savepoints of one query's checkpoint. One thread at a time; the work is done in another."""
 
     def __init__(self, checkpoint: str, query: str, wanted: Keeping) -> None:
         self._checkpoint = checkpoint
@@ -37,24 +43,66 @@ class Keeper:
         self._wanted = wanted
         self._due = 0.0  # by the monotonic clock; the first look finds out when it is
         self._working: Future[None] | None = None
+        self._moved = 0.0  # when it has come further last, by the same clock
+        self._is_owed = False
         self._tried = False
 
     def look(self) -> None:
         """Begin to make one, if it is time. After each epoch; one comparison where it is not. Never fails."""
-        if time.monotonic() < self._due or (self._working is not None and not self._working.done()):
+        if time.monotonic() >= self._due:
+            self._begin()
+
+    def end(self) -> None:
+        """Try once more what has not come to an end, as the run is over: no epoch will ask for it. Never fails."""
+        if self._is_owed:
+            self._begin()
+
+    def finish(self) -> None:
+        """Wait until the one that is being made is whole, and say so. As the program ends; any thread.
+
+        At most as long as it is from one to the next, and not where the copy stands still.
+        """
+        working = self._working
+        if working is None or working.done():
             return
-        self._due = time.monotonic() + min(_AGAIN_S, self._wanted.every_s)
+        log.warning(
+            "Query %s is over, and its savepoint is being made in %s: the program ends when it is whole, in %.0f s at "
+            "the latest.", self._query, self._wanted.place, self._wanted.every_s,
+        )  # fmt: skip
+        deadline = time.monotonic() + self._wanted.every_s
+        while not working.done() and time.monotonic() < min(deadline, self._moved + _STILL_S):
+            wait([working], timeout=_POLL_S)
+        if not working.done():
+            log.warning(
+                "The program of query %s ends without its savepoint: it is not whole, and the next run makes another "
+                "one. Where that ends like this, too, onceonly savepoint create makes one with the job down.",
+                self._query,
+            )
+
+    def _begin(self) -> None:
+        if self._working is not None and not self._working.done():
+            return
+        now = time.monotonic()
+        self._due, self._moved, self._is_owed = now + min(_AGAIN_S, self._wanted.every_s), now, True
         self._working = background.begin("onceonly-savepoint", self._work)
+
+    def _heard(self, _done: int, _all: int, _bytes: int) -> None:
+        self._moved = time.monotonic()
 
     def _work(self) -> None:
         try:
-            left_s = self._left_s()
+            now = time.time()
+            own = places.of_query(self._wanted.place, self._query)
+            # People's clocks are good enough for it.
+            left_s = places.newest_of(own, now=now) + self._wanted.every_s - now
             if left_s <= 0:
-                made = create(self._checkpoint, self._wanted.place, by_itself=True)
+                # Before: a place that is full of what was broken off would stay so.
+                self._drop(_broken_off(own), "what was broken off of it")
+                made = create(self._checkpoint, self._wanted.place, by_itself=True, told=self._heard)
                 log.info("Query %s: savepoint %s in %s.", self._query, made.name, self._wanted.place)
                 left_s = self._wanted.every_s
-                self._drop_old(made.name)
-            self._due = time.monotonic() + left_s
+                self._prune(made.name)
+            self._due, self._is_owed = time.monotonic() + left_s, False
         except Exception as error:  # noqa: BLE001  a query must not fail because of its savepoints
             if isinstance(error, LogError) and not self._tried:
                 self._tried = True  # its first epoch may not be noted yet
@@ -63,49 +111,48 @@ class Keeper:
                 "No savepoint of query %s could be made; it is tried again: %s", self._query, _told(error)
             )
 
-    def _drop_old(self, made: str) -> None:
-        """Drop what is old, once one was ``made``; who may not has more of them, and is told."""
-        try:
-            self._prune(made)
-        except Exception as error:  # noqa: BLE001  as above
-            log.warning(
-                "Savepoint %s of query %s was made, and older ones could not be dropped: %s",
-                made, self._query, _told(error),
-            )  # fmt: skip
-
-    def _left_s(self) -> float:
-        """Say how long it is until the next one, by the newest that stands; people's clocks are good enough for it."""
-        now = time.time()
-        return places.newest_at(self._wanted.place, self._query, now=now) + self._wanted.every_s - now
-
     def _prune(self, made: str) -> None:
-        """Drop the savepoints that this query made by itself but the newest ones, and those broken off long ago.
+        """Drop the savepoints that this query made by itself but the newest ones.
 
         What an operator has made or renamed stays. The one that was just ``made`` is the newest, whatever clocks say,
         and one of the future the oldest.
         """
-        own = places.of_query(self._wanted.place, self._query)
-        now = datetime.now().astimezone()
-        soon, old = now + timedelta(seconds=places.AHEAD_S), now - timedelta(seconds=_BROKEN_OFF_S)
+        soon = datetime.now().astimezone() + timedelta(seconds=places.AHEAD_S)
 
         def newest_first(each: places.Standing) -> tuple[bool, bool, datetime]:
             moment = moment_of(each.name)
             return each.name == made, moment <= soon, moment
 
-        own.sort(key=newest_first, reverse=True)
-        whole = [
-            each
-            for each in own
-            # Who has given one another name, or copied it, wants to keep it.
-            if each.savepoint is not None and each.savepoint.by_itself and each.savepoint.name == each.name
-        ]
-        begun = [
-            each
-            for each in own
-            if each.savepoint is None and each.damaged is None and moment_of(each.name) < old
-        ]
-        for each in (*whole[self._wanted.keep :], *begun):
-            places.drop(each.address)
+        def older() -> Iterator[places.Standing]:
+            own = [
+                each
+                for each in places.of_query(self._wanted.place, self._query)
+                # Who has given one another name, or copied it, wants to keep it.
+                if each.savepoint is not None
+                and each.savepoint.by_itself
+                and each.savepoint.name == each.name
+            ]
+            yield from sorted(own, key=newest_first, reverse=True)[self._wanted.keep :]
+
+        self._drop(older(), f"savepoint {made} was made, and older ones")
+
+    def _drop(self, found: Iterable[places.Standing], what: str) -> None:
+        """Drop what is not needed any more; who may not has more of them, and is told."""
+        try:
+            for each in found:
+                places.drop(each.address)
+        except Exception as error:  # noqa: BLE001  as above
+            log.warning("Query %s: %s could not be dropped: %s", self._query, what, _told(error))
+
+
+def _broken_off(found: Iterable[places.Standing]) -> list[places.Standing]:
+    """Return those that are not whole, and of which nobody is taken to be making them any more."""
+    old = datetime.now().astimezone() - timedelta(seconds=_BROKEN_OFF_S)
+    return [
+        each
+        for each in found
+        if each.savepoint is None and each.damaged is None and moment_of(each.name) < old
+    ]
 
 
 def _told(error: Exception) -> str:

@@ -16,6 +16,7 @@ from onceonly.savepoints.manifest import BEGUN, FILES, NAME, Savepoint, begun_of
 from onceonly.stores.opened import address_of, folder_of, open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from onceonly.savepoints.copying import Told
@@ -115,12 +116,17 @@ def of_query(place: str, query: str) -> list[Standing]:
 
 
 def newest_at(place: str, query: str, *, now: float) -> float:
-    """Say when the newest of a query was made, in seconds since 1970; 0 where there is none. Raises as ``standing``.
+    """Say when the newest of a query was made, in seconds since 1970; 0 where there is none. Raises as ``standing``."""
+    return newest_of(of_query(place, query), now=now)
+
+
+def newest_of(found: Iterable[Standing], *, now: float) -> float:
+    """Say when the newest of these was made, in seconds since 1970; 0 where none is whole. Pure.
 
     One of a clock that was ahead tells nothing: until its time has come, it would stand for all that are to be made.
     """
-    found = (seconds_of(each.savepoint.made) for each in of_query(place, query) if each.savepoint is not None)
-    return max((made for made in found if made <= now + AHEAD_S), default=0.0)
+    times = (seconds_of(each.savepoint.made) for each in found if each.savepoint is not None)
+    return max((made for made in times if made <= now + AHEAD_S), default=0.0)
 
 
 def some(place: str) -> list[Standing]:

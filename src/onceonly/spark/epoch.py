@@ -20,7 +20,7 @@ from onceonly.settings import savepoints
 from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN
 from onceonly.settings.telemetry import LOCAL, TelemetrySettings
-from onceonly.spark import connect, kept_back, lag, reporting, spans, unused
+from onceonly.spark import connect, kept_back, lag, reporting, saving, spans, unused
 from onceonly.spark.application import application
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
@@ -154,6 +154,7 @@ class Epoch:
     def __init__(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
         connect.refuse_function(df.sparkSession)
         lag.note(settings)
+        saving.note(settings)
         self._df = df
         self._epoch = batch_id
         self._settings = settings
@@ -309,7 +310,7 @@ class Epoch:
         return not any(made) and repeats.noted(coordinator.checkpoint.files)
 
     def _coordinator(self) -> QueryCoordinator:
-        return QueryCoordinator(
+        made = QueryCoordinator(
             self._settings,
             actor="driver",
             application=application(self._df.sparkSession),
@@ -317,6 +318,9 @@ class Epoch:
             span=spans.read,
             sources=spans.read_sources,
         )
+        if not spans.asked:  # nobody hears of epochs
+            made.keeper = saving.keeper(self._settings.checkpoint, made.query)
+        return made
 
     def _fits(self, coordinator: QueryCoordinator) -> bool:
         """Say whether a coordinator is of this run: before it, anybody may have changed target and checkpoint."""

@@ -32,7 +32,7 @@ from onceonly.log.progress import OperatorReport, Progress, SourceReport
 from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stops import StopFiles
 from onceonly.log.stored_progress import progress_in
-from onceonly.spark import lag, reporting, spans, stopping
+from onceonly.spark import lag, reporting, saving, spans, stopping
 from onceonly.spark.plans import may_differ
 from onceonly.telemetry import watching
 
@@ -212,6 +212,7 @@ class _Listener(StreamingQueryListener):
             progress = parse(report)
             watched.show_lag()
             watching.reported(watched.location, report)
+            saving.epoch_noted(watched.location, watched.query)
             _record(progress, query=str(report["id"]))
             watched.reports.put(progress)  # a full disk shall not take the metrics along
 
@@ -226,6 +227,7 @@ class _Listener(StreamingQueryListener):
             if watched is not None:
                 steps.callback(watching.ended, watched.location)
                 steps.callback(reporting.ended, watched.location)
+                steps.callback(saving.ended, watched.location, watched.query)
                 steps.callback(watched.close)
 
     # Spark calls the proxy; these only complete the class.

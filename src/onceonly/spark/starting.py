@@ -38,7 +38,7 @@ from onceonly.settings.query import (
 from onceonly.settings.registry import BUILT_IN, build, load, settings_of
 from onceonly.settings.savepoints import OPTIONS as SAVEPOINTS
 from onceonly.settings.telemetry import NAMES
-from onceonly.spark import kept_back, lag, reporting, spans, unused
+from onceonly.spark import kept_back, lag, reporting, saving, spans, unused
 from onceonly.spark.asked import take_partition_by
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 from onceonly.spark.noted import forget, remember
@@ -94,7 +94,13 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
     # The later of the two is what Spark writes by.
     writer.foreachBatch = noting(
         _guarding(writer.foreachBatch),
-        lambda func: {_FORMAT: "", _OURS: _is_ours(func) or None, **lag.options_of(func), **_taken_by(func)},
+        lambda func: {
+            _FORMAT: "",
+            _OURS: _is_ours(func) or None,
+            **lag.options_of(func),
+            **saving.options_of(func),
+            **_taken_by(func),
+        },
     )
     writer.queryName = noting(writer.queryName, lambda queryName: {_NAME: queryName})  # noqa: N803  PySpark's
     real_start = writer.start
@@ -108,6 +114,7 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
         if _look(noted, location):
             _warn(self, location)
         lag.want(location, noted)
+        saving.want(location, noted)
         _refuse(noted, location, args[0] if args else more.get("path"))
         _refuse_foreign(noted, location)
         if noted.get(_FORMAT, "").startswith(_FORMATS):
@@ -117,7 +124,10 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
                 watching.ask(parse_query({**told, CHECKPOINT: location}))
             if not has_formats():
                 return by_batch(self, noted, args[0] if args else more.get("path"))
-            self.option(START, f"{spans.serve()}.{uuid.uuid4().hex}")
+            address = spans.serve()
+            if not address:  # who decides its epochs does not know of anybody who hears of them
+                saving.want(location, {})
+            self.option(START, f"{address}.{uuid.uuid4().hex}")
         return real_start(self, *args, **more)
 
     def by_batch(self: Any, noted: Mapping[str, str], path: str | None) -> Any:  # noqa: ANN401  as PySpark's

@@ -27,6 +27,7 @@ from onceonly import background, events
 from onceonly.errors import OnceonlyError
 from onceonly.log.place import log_store
 from onceonly.log.stops import StopFiles
+from onceonly.spark import saving
 
 if TYPE_CHECKING:
     import threading
@@ -109,6 +110,8 @@ def _wrap() -> None:
     def stopped(self: Any) -> None:  # noqa: ANN401  PySpark's own
         end_all()
         stop(self)
+        # Spark's machines are free by now. As the interpreter ends, no thread could be begun any more.
+        saving.finish()
 
     StreamingQuery.isActive = property(active)  # type: ignore[method-assign,assignment]
     StreamingQuery.awaitTermination = awaited  # type: ignore[method-assign]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from onceonly.coordinator.query import Assignment
     from onceonly.executor.ballot import Ballot
     from onceonly.model import Plan
+    from onceonly.savepoints.keeping import Keeper
     from onceonly.settings.query import QuerySettings, SinkSettings
     from onceonly.settings.registry import SinkClass
 
@@ -80,7 +81,16 @@ class Stream:
             span=partial(spans.ask, address) if address else None,
             sources=partial(spans.ask_sources, address) if actor == "planner" else None,
         )
+        if actor == "committer" and not address:
+            coordinator.keeper = self._keeper(coordinator.query)
         return enlisted(coordinator, self.sink, self.sink_class, columns, self.letters)
+
+    def _keeper(self, query: str) -> Keeper | None:
+        if self.query.savepoints is None:
+            return None
+        from onceonly.savepoints.keeping import Keeper
+
+        return Keeper(self.query.checkpoint, query, self.query.savepoints)
 
     def fits(self, coordinator: QueryCoordinator) -> bool:
         """Say whether a coordinator is of this start: between two, anybody may have changed target and checkpoint."""
