@@ -228,6 +228,42 @@ def test_a_fork_that_was_broken_off_is_not_gone_on_with_for_other_targets(
     assert run(*words).returncode == 0
 
 
+@pytest.mark.parametrize("is_broken_off", [True, False])
+def test_a_fork_does_not_go_on_in_targets_from_which_its_rows_were_taken_back(
+    query: QueryCoordinator, tmp_path: Path, *, is_broken_off: bool
+) -> None:
+    """They would be lost there; with targets of its own it goes on, and so does one of before what was taken back."""
+    if is_broken_off:
+        broken_off(tmp_path)
+    else:
+        assert restore(tmp_path / "early", tmp_path / "to", "--output", "withdraw").returncode == 0
+    words = ("savepoint", "fork", tmp_path / "late", "--to", tmp_path / "fork")
+    done = run(*words, "--same-targets")
+    assert done.returncode == 64
+    assert "would be lost" in done.stderr
+    assert "fork this one, with targets of its own" in " ".join(done.stderr.split())
+    assert not (tmp_path / "fork").exists()
+    assert run(*words).returncode == 0
+    done = run("savepoint", "fork", tmp_path / "early", "--to", tmp_path / "before", "--same-targets")
+    assert done.returncode == 0, done.stderr
+
+
+def test_of_a_fork_that_shares_targets_it_is_told_what_it_writes_again(
+    query: QueryCoordinator, tmp_path: Path
+) -> None:
+    query.decide(3)  # by the original, which runs on
+    words = ("savepoint", "fork", tmp_path / "early", "--same-targets", "--to")
+    assert run(*words, tmp_path / "beside").returncode == 0
+    query.complete(3)
+    done = run(*words, tmp_path / "fork")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stderr.split())
+    assert "the fork writes again sink box: 18 rows of chk-1 to chk-3: they will be there twice" in said
+    shutil.rmtree(query.path)
+    done = run(*words, tmp_path / "alone")
+    assert (done.returncode, "nobody could tell what it has decided since chk-0" in done.stderr) == (0, True)
+
+
 def _at(link: Link) -> Link:
     return replace(link, settings={"box": {"folder": "here"}})
 

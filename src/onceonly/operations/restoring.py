@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import events
 from onceonly.checkpoint.files import files_of
-from onceonly.errors import ConfigurationError, OnceonlyError
+from onceonly.errors import ConfigurationError, InDoubtError, OnceonlyError
 from onceonly.guards import known
 from onceonly.log.actions import Action, ActionFiles, user
 from onceonly.log.place import home_of, log_store
@@ -151,12 +151,15 @@ def fork(
 ) -> Made:
     """Make the checkpoint of another query that begins after a savepoint's epoch. Operator's process; idempotent.
 
-    The query that the savepoint is of is not touched. ``sources`` as for ``restore``, which raises the same where the
-    place is not empty, the savepoint damaged, or what the fork is to read is gone.
+    The query that the savepoint is of is not touched. With ``same_targets`` the fork may write to its targets, too,
+    unless rows up to the savepoint's epoch were taken back from them: they would stay away. ``sources`` as for
+    ``restore``, which raises the same where the place is not empty, the savepoint damaged, or what the fork is to read
+    is gone.
     """
     address, savepoint = place.the_one(source)
     if (whole := _finished(savepoint, to, anew={True})) is not None:
         return whole
+    twice = _written_twice(savepoint, address, to) if same_targets else []
     unasked = _refuse_gone(address, savepoint, sources or {})
     brought: list[str] = []
 
@@ -167,7 +170,7 @@ def fork(
     with starting.begin(savepoint, to, anew=True) as (begun, require_alone):
         _put(_action("fork", savepoint, begun.query, to), [log_store(to)])
         starting.build(address, savepoint, to, begun, refused=not same_targets, before_id=bring, told=told)
-    said = [*unasked, *brought, *_owner(address, to)]
+    said = [*twice, *unasked, *brought, *_owner(address, to)]
     return Made(savepoint=savepoint, path=to, query=begun.query, anew=True, told=said)
 
 
@@ -203,6 +206,18 @@ def _lives(savepoint: Savepoint, place: Address, to: str, *, given_up: bool) -> 
     lives, is_there = former.trail(savepoint, to, given_up=given_up)
     former.refuse_undone(lives, savepoint, starting.decided_of(savepoint, place))
     return lives, is_there
+
+
+def _written_twice(savepoint: Savepoint, at: Address, to: str) -> list[str]:
+    """Say what stands in the targets that a fork shares and writes as well; refuse what was taken back from them."""
+    lives, is_there = _lives(savepoint, at, to, given_up=True)
+    told = [] if is_there else [_untold(savepoint, lives)]
+    with contextlib.suppress(InDoubtError):  # the original may run, and decides more all the time
+        after = _after(savepoint, lives, Output.AGAIN, is_there=is_there)
+        told += [
+            f"the fork writes again {each.sentence}: {each.again}" for _, found in after for each in found
+        ]
+    return told
 
 
 def _untold(savepoint: Savepoint, lives: Sequence[Checkpoint]) -> str:
