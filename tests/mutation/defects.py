@@ -140,6 +140,8 @@ SAVEPOINTS: Final = "tests/unit/test_savepoints.py::"
 RESTORE: Final = "tests/unit/test_savepoints_restore.py::"
 SEQUENCES: Final = "tests/unit/test_savepoints_sequences.py::"
 ALONE: Final = "tests/unit/test_savepoints_alone.py::"
+WITHDRAW: Final = "tests/unit/test_savepoints_withdraw.py::"
+KEEPING: Final = "tests/unit/test_savepoints_keeping.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -4273,16 +4275,33 @@ DEFECTS: Final = (
         tests=(SAVEPOINTS + "test_a_file_that_is_taken_away_meanwhile_is_no_failure",),
     ),
     Defect(
+        name="withdrawn-of-the-newest-sinks-alone",
+        group=RECOVERY,
+        what="Output of a sink that the newest epochs do not write to is refused to be taken back, after the claim",
+        file="operations/withdrawing.py",
+        before="    with sinks.participants(checkpoint, given, since=epoch) as made:\n",
+        after="    with sinks.participants(checkpoint, given) as made:\n",
+        tests=(WITHDRAW + "test_what_sinks_have_written_in_turn_is_taken_back_from_each[2]",),
+    ),
+    Defect(
+        name="forked-into-what-was-taken-back",
+        group=RECOVERY,
+        what="A fork goes on in targets from which rows up to its savepoint were taken back",
+        file="operations/restoring.py",
+        before="    twice = _written_twice(savepoint, address, to) if same_targets else []\n",
+        after="    twice: list[str] = []\n",
+        tests=(
+            SEQUENCES + "test_a_fork_does_not_go_on_in_targets_from_which_its_rows_were_taken_back[False]",
+        ),
+    ),
+    Defect(
         name="savepoint-that-ends-with-its-program",
         group=LOG,
         what="A short run ends amid its savepoint, and so does each run after it",
         file="savepoints/keeping.py",
         before="        if working is None or working.done():\n",
         after="        if True:\n",
-        tests=(
-            "tests/unit/test_savepoints_keeping.py::"
-            + "test_a_program_that_ends_waits_for_its_savepoint_as_long_as_that_goes_on",
-        ),
+        tests=(KEEPING + "test_a_program_that_ends_waits_for_its_savepoint_as_long_as_that_goes_on",),
     ),
     Defect(
         name="one-place-of-two-restores",

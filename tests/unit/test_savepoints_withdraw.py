@@ -223,7 +223,7 @@ def test_what_cannot_be_taken_back_is_refused_before_anything_is(tmp_path: Path)
     assert not (tmp_path / "to").exists()
 
 
-def test_a_sink_that_was_renamed_since_is_told_as_such(
+def test_what_was_written_before_a_sink_was_renamed_is_taken_back_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = saved_before_its_last(tmp_path)
@@ -236,15 +236,16 @@ def test_a_sink_that_was_renamed_since_is_told_as_such(
 
     monkeypatch.setattr(query, "link", renamed)
     query.complete(2, 3)
-    done = run(
+    words = (
         "savepoint", "restore", tmp_path / "place", "--to", tmp_path / "to", "--output", "withdraw", "--yes",
         "--sink", "crate=operator_bench:GivingBoxSink",
     )  # fmt: skip
-    assert (done.returncode, "have no sink of this name, and nothing was withdrawn" in done.stderr) == (
-        64,
-        True,
-    )
+    done = run(*words)
+    assert (done.returncode, "say so with --sink box=" in " ".join(done.stderr.split())) == (64, True)
     assert len(query.seen()) == 8
+    done = run(*words, "--sink", "box=operator_bench:GivingBoxSink")
+    assert done.returncode == 0, done.stderr
+    assert query.seen() == ["t0-0.done", "t0-1.done"]
 
 
 def written_again(tmp_path: Path, *epochs: int) -> tuple[QueryCoordinator, QueryCoordinator]:
@@ -422,3 +423,55 @@ def test_a_manifest_that_was_merged_over_the_savepoint_is_not_divided(tmp_path: 
     assert ledger.newest() == 120
     ledger.withdraw(99)
     assert [each.epoch for each in ledger.manifests()] == list(range(100))
+
+
+# --- a query that writes its epochs to several sinks, in turn ---------------------------------------------
+
+
+class InTurn(QueryCoordinator):
+    """Writes each epoch to the next of three sinks, each with a box of its own, as a function of the user's may."""
+
+    turn = "a"
+
+    @property
+    def box(self) -> Path:
+        return self.path.parent / f"box-{self.turn}"
+
+    def link(self, epoch: int, index: int = 0, *, votes: Iterable[Vote] = (), abort: str = "") -> Link:
+        self.turn = "abc"[epoch % 3]
+        self.box.mkdir(exist_ok=True)
+        made = super().link(epoch, index, votes=votes, abort=abort)
+        votes = tuple(replace(vote, sink=self.turn) for vote in made.votes)
+        return replace(made, votes=votes, settings={self.turn: {}}, uses={self.turn: made.uses["box"]})
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 5])
+def test_what_sinks_have_written_in_turn_is_taken_back_from_each(tmp_path: Path, epochs: int) -> None:
+    """Also from one that none of the newest epochs has written to; and what each has open is ended."""
+    query = InTurn(tmp_path / "query")
+    query.complete(0)
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    query.complete(*range(1, epochs + 1))
+    (tmp_path / "box-b/t9-0.open").touch()  # by a run that was killed
+    names = sorted({"abc"[epoch % 3] for epoch in range(1, epochs + 1)})
+    *others, last = [("--sink", f"{name}=operator_bench:GivingBoxSink") for name in names]
+    words = (
+        "savepoint",
+        "restore",
+        tmp_path / "place",
+        "--to",
+        tmp_path / "to",
+        "--output",
+        "withdraw",
+        "--yes",
+    )
+    words = (*words, *(word for each in others for word in each))
+    unnamed = run(*words)
+    assert unnamed.returncode == 64
+    assert f"if that is your class, say so with --sink {names[-1]}=" in " ".join(unnamed.stderr.split())
+    assert len(list(tmp_path.glob("box-*/*.done"))) == 2 * (epochs + 1)
+    done = run(*words, *last)
+    assert done.returncode == 0, done.stderr
+    left = sorted(path.name for path in tmp_path.glob("box-*/*.*"))
+    assert left == [".t9-0.aborted", "t0-0.done", "t0-1.done"]
+    assert sorted(each.sink for each in records(tmp_path / "to")[0].withdrawn) == names

@@ -266,14 +266,15 @@ def claim(checkpoint: Checkpoint) -> str:
     )
 
 
-def sweep(checkpoint: Checkpoint, given: Given) -> list[str]:
+def sweep(checkpoint: Checkpoint, given: Given, *, since: int | None = None) -> list[str]:
     """Abort and fence what the former query has open in its targets, under the claim; name the transactions.
 
-    Raises ``ConfigurationError`` where a sink cannot be made here, ``UnavailableError`` where a target does not answer.
+    The sinks are those of the newest epochs, and of all ``since`` one, if that is said. Raises ``ConfigurationError``
+    where a sink cannot be made here, ``UnavailableError`` where a target does not answer.
     """
     aborted: list[str] = []
-    with sinks.participants(checkpoint, given) as made:
-        sinks.refuse_other_target(checkpoint, given, made)
+    with sinks.participants(checkpoint, given, since=since) as made:
+        sinks.refuse_other_target(checkpoint, given, made, since=since)
         for name, found in sinks.leftovers(checkpoint, made):
             with sinks.asking(checkpoint, name):
                 for leftover in found:

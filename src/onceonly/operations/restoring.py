@@ -335,20 +335,23 @@ def _end_open(
 
     That ends what is of its epoch, and takes what is of a later one for a sign of an older checkpoint.
     """
+    since = former.since(newest, savepoint)
     if made.query != newest.query or (not is_taken_back and former.has_gone_on(newest, savepoint)):
-        _sweep(newest, given, made)
+        _sweep(newest, given, made, since)
     elif is_taken_back:
-        former.sweep(newest, given)
+        former.sweep(newest, given, since=since)
 
 
-def _sweep(original: Checkpoint, given: Given, made: Made) -> None:
+def _sweep(original: Checkpoint, given: Given, made: Made, since: int) -> None:
     """Abort what the former query has open; what cannot be reached is told, and ends by its own time-out."""
+    aborted: list[str] = []
     try:
-        aborted = former.sweep(original, given)
+        aborted = former.sweep(original, given, since=since)
     except OnceonlyError as error:
         made.told.append(
             f"what the former query {original.query} has open in its targets could not be ended: {error.what} "
             f"({error.next_step}); readers may wait for it until its time-out"
         )
-    else:
-        made.told.extend(f"aborted and fenced: {name} of the former query" for name in aborted)
+        with contextlib.suppress(OnceonlyError):  # it may be a sink alone that it had for a while
+            aborted = former.sweep(original, given)
+    made.told.extend(f"aborted and fenced: {name} of the former query" for name in aborted)

@@ -38,22 +38,24 @@ _CLOSE_S = 10.0
 _ADDRESS = re.compile(r"(servers?|hosts?|url|uri|endpoint|address|path|folder)$", re.IGNORECASE)
 
 
-def chains(checkpoint: Checkpoint) -> Iterator[tuple[Link, ...]]:
-    """Yield the chains of the newest epochs, newest first; none of one that is folded."""
-    for epoch in checkpoint.log.epochs()[::-1][:_EPOCHS]:
+def chains(checkpoint: Checkpoint, *, since: int | None = None) -> Iterator[tuple[Link, ...]]:
+    """Yield the chains of the newest epochs, and of all ``since`` one, newest first; none of one that is folded."""
+    for number, epoch in enumerate(checkpoint.log.epochs()[::-1]):
+        if number >= _EPOCHS and (since is None or epoch <= since):
+            return
         if chain := checkpoint.log.chain(epoch):
             yield chain
 
 
-def links(checkpoint: Checkpoint) -> list[Link]:
-    """Return the links of the newest epochs, newest first."""
-    return [link for chain in chains(checkpoint) for link in reversed(chain)]
+def links(checkpoint: Checkpoint, *, since: int | None = None) -> list[Link]:
+    """Return the links of the newest epochs, and of all ``since`` one, newest first."""
+    return [link for chain in chains(checkpoint, since=since) for link in reversed(chain)]
 
 
-def uses(checkpoint: Checkpoint, given: Given) -> dict[str, SinkUse]:
-    """Say which sinks took part in the newest epochs, and how."""
+def uses(checkpoint: Checkpoint, given: Given, *, since: int | None = None) -> dict[str, SinkUse]:
+    """Say which sinks took part in the newest epochs, and in all ``since`` one, and how."""
     found: dict[str, SinkUse] = {}
-    for link in links(checkpoint):
+    for link in links(checkpoint, since=since):
         for name, use in link.uses.items():
             found.setdefault(name, use)
     for name, path in given.classes.items():
@@ -80,13 +82,17 @@ def decided_by(checkpoint: Checkpoint, epoch: int) -> set[str] | None:
 
 
 @contextlib.contextmanager
-def participants(checkpoint: Checkpoint, given: Given) -> Iterator[dict[str, Participant]]:
+def participants(
+    checkpoint: Checkpoint, given: Given, *, since: int | None = None
+) -> Iterator[dict[str, Participant]]:
     """Make the sinks of a query, and close them in the end. Touches no target by itself.
+
+    They are those of the newest epochs, and of all ``since`` one, if that is said.
 
     Raises ``ConfigurationError`` for a class or an option that is wrong or missing, ``SetupError`` where a
     client library is.
     """
-    wanted = uses(checkpoint, given)
+    wanted = uses(checkpoint, given, since=since)
     for name, use in wanted.items():
         # Whoever can write into the checkpoint would choose what this process runs.
         if use.sink not in BUILT_IN and name not in given.classes:
@@ -125,13 +131,15 @@ def _close(sink: Sink) -> None:
         closed.result()
 
 
-def refuse_other_target(checkpoint: Checkpoint, given: Given, made: Mapping[str, Participant]) -> None:
+def refuse_other_target(
+    checkpoint: Checkpoint, given: Given, made: Mapping[str, Participant], *, since: int | None = None
+) -> None:
     """See that each sink leads to the target that its newest link names. May connect; changes nothing, checks nothing.
 
     Where nothing is pending and no option could have led elsewhere, the world has changed, and the query goes on in it.
     Raises ``ConfigurationError`` that names what differs, ``UnavailableError`` where a target cannot be asked.
     """
-    newest = links(checkpoint)
+    newest = links(checkpoint, since=since)
     for name, each in made.items():
         link = next((link for link in newest if name in link.settings), None)
         if link is None or (_is_settled(checkpoint, link) and not _leads(given, name)):

@@ -51,9 +51,10 @@ def _of_each(
     """Have each sink take back what is beyond, or look whether it can; return what it is."""
     handles, epoch = _handles(checkpoint, found), former.since(checkpoint, savepoint)
     taken: list[Withdrawn] = []
-    with sinks.participants(checkpoint, given) as made:
+    # A function of the user's may write to sinks in turn: not all that is beyond is of those of the newest epochs.
+    with sinks.participants(checkpoint, given, since=epoch) as made:
         takers = _takers(made, found)
-        sinks.refuse_other_target(checkpoint, given, made)
+        sinks.refuse_other_target(checkpoint, given, made, since=epoch)
         for each in found:
             context = sinks.context_of(checkpoint.query, each.sink, made[each.sink])
             with sinks.asking(checkpoint, each.sink):
@@ -82,9 +83,7 @@ def _takers(made: Mapping[str, Participant], found: Sequence[Beyond]) -> dict[st
     takers: dict[str, Callable[..., TakenBack]] = {}
     for each in found:
         if each.sink not in made:
-            raise _cannot(
-                each, "the two newest epochs, which say how sinks are reached, have no sink of this name"
-            )
+            raise _cannot(each, "no epoch since says how its sink is reached")
         take = getattr(made[each.sink].sink, "withdraw", None)
         if take is None:
             raise _cannot(each, "its target cannot take anything back")
