@@ -6,9 +6,10 @@ import errno
 import json
 import logging
 import os
+import secrets
 import shutil
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,9 @@ from tests.unit.operator_bench import QUERY, QueryCoordinator
 from onceonly import savepoints
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.model import Stamp
-from onceonly.savepoints import keeping, place
+from onceonly.savepoints import keeping, making, place
 from onceonly.savepoints.keeping import Keeper
+from onceonly.savepoints.manifest import sign_of
 from onceonly.settings.query import parse_query
 from onceonly.settings.savepoints import Keeping
 
@@ -182,27 +184,67 @@ def test_a_folder_that_nobody_may_enter_keeps_no_savepoint_from_being_made(
     assert epochs(tmp_path / "place") == [1]
 
 
+def begun(place: Path, *, of: str = QUERY, age_s: float = 0.0, sign_s: float | None = None) -> Path:
+    """Leave what was begun so long ago, and has come further last at another time."""
+    now = datetime.now(UTC)
+    name = (now - timedelta(seconds=age_s)).strftime("%Y%m%dT%H%M%S000Z")
+    folder = place / f"chk-1-{name}-{secrets.token_hex(3)}"
+    (folder / "files").mkdir(parents=True)
+    (folder / "files" / "metadata").write_text("{}", encoding="utf-8")
+    (folder / "begun.json").write_text(json.dumps({"query": of}), encoding="utf-8")
+    if sign_s is not None:
+        sign = json.dumps({"at": (now - timedelta(seconds=sign_s)).isoformat()})
+        (folder / "making.json").write_text(sign, encoding="utf-8")
+    return folder
+
+
 def test_what_was_broken_off_long_ago_is_taken_away(query: QueryCoordinator, tmp_path: Path) -> None:
-    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S000Z")
-    for name, of in (
-        ("chk-1-20200101T000000000Z-aaaaaa", QUERY),
-        ("chk-1-20200101T000000000Z-bbbbbb", "another"),
-        (f"chk-1-{now}-cccccc", QUERY),
-    ):
-        (tmp_path / "place" / name / "files").mkdir(parents=True)
-        (tmp_path / "place" / name / "files" / "metadata").write_text("{}", encoding="utf-8")
-        (tmp_path / "place" / name / "begun.json").write_text(json.dumps({"query": of}), encoding="utf-8")
-    looked(keeper(query, tmp_path / "place"), times=1)
-    left = {each.name[-6:] for each in place.standing(str(tmp_path / "place")) if each.savepoint is None}
-    assert left == {"bbbbbb", "cccccc"}
+    at = tmp_path / "place"
+    gone = [begun(at, age_s=4000), begun(at, age_s=9000, sign_s=4000)]
+    left = [begun(at, age_s=9000, of="another"), begun(at, age_s=900), begun(at, age_s=9000, sign_s=900)]
+    looked(keeper(query, at), times=1)
+    assert epochs(at) == [1]
+    assert not any(each.exists() for each in gone)
+    assert all(each.exists() for each in left)
+
+
+def test_none_is_begun_while_another_process_is_making_one(query: QueryCoordinator, tmp_path: Path) -> None:
+    """A copy may take hours: an operator's, or that of a run before whose program stays until it is whole."""
+    working = begun(tmp_path / "place", age_s=9000, sign_s=100)
+    each = keeper(query, tmp_path / "place", every_s=3600)
+    looked(each, times=1)
+    assert epochs(tmp_path / "place") == []
+    assert working.exists()
+    shutil.rmtree(working)
+    each.end()  # nor is it forgotten
+    until_done(each)
+    assert epochs(tmp_path / "place") == [1]
+
+
+def test_who_makes_one_leaves_word_as_long_as_it_comes_further(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "_SIGN_S", 0.0)
+    seen: set[float] = set()
+
+    def told(*_of: int) -> None:
+        [sign, *_] = [*tmp_path.glob("place/*/making.json"), None]
+        if sign is not None:
+            seen.add(sign_of(sign.read_bytes()))
+
+    began = time.time()
+    savepoints.create(str(query.path), str(tmp_path / "place"), told=told)
+    assert began - 1 < min(seen) <= max(seen) < time.time() + 1
+    assert list(tmp_path.glob("place/*/making.json")) == []
+    [made] = place.standing(str(tmp_path / "place"))
+    (tmp_path / "place" / made.name / "making.json").write_text("{}", encoding="utf-8")
+    assert place.drop(made.address) == []
 
 
 def test_what_was_broken_off_does_not_fill_the_place_though_no_other_one_comes_to_its_end(
     query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = tmp_path / "place/chk-1-20200101T000000000Z-aaaaaa"
-    (left / "files").mkdir(parents=True)
-    (left / "begun.json").write_text(json.dumps({"query": QUERY}), encoding="utf-8")
+    left = begun(tmp_path / "place", age_s=4000)
 
     def full(*_arguments: object, **_more: object) -> None:
         raise UnavailableError("no space is left", next_step="make some")

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 from onceonly import background
 from onceonly.errors import LogError, OnceonlyError
 from onceonly.savepoints import place as places
-from onceonly.savepoints.making import create, moment_of
+from onceonly.savepoints.making import create
+from onceonly.savepoints.manifest import moment_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,7 +29,9 @@ log = logging.getLogger("onceonly")
 
 _AGAIN_S: Final = 60.0
 _BROKEN_OFF_S: Final = 3600.0
-"""How old one that is not whole has to be until nobody is taken to be making it any more."""
+"""For how long one that is not whole must not have come further until nobody is taken to be making it any more."""
+_WORKING_S: Final = 300.0
+"""For how long it may not have come further, and another process is taken to be making it."""
 _STILL_S: Final = 120.0
 """How long a copy may stand still until a program that ends waits for it no more."""
 _POLL_S: Final = 0.1
@@ -96,8 +99,13 @@ class Keeper:
             # People's clocks are good enough for it.
             left_s = places.newest_of(own, now=now) + self._wanted.every_s - now
             if left_s <= 0:
+                begun = [(each, now - places.moved_at(each)) for each in own if _is_begun(each)]
+                if any(abs(age_s) < _WORKING_S for _, age_s in begun):
+                    return  # by the run before, whose program has not ended yet, or by an operator
                 # Before: a place that is full of what was broken off would stay so.
-                self._drop(_broken_off(own), "what was broken off of it")
+                self._drop(
+                    [each for each, age_s in begun if age_s > _BROKEN_OFF_S], "what was broken off of it"
+                )
                 made = create(self._checkpoint, self._wanted.place, by_itself=True, told=self._heard)
                 log.info("Query %s: savepoint %s in %s.", self._query, made.name, self._wanted.place)
                 left_s = self._wanted.every_s
@@ -145,14 +153,8 @@ class Keeper:
             log.warning("Query %s: %s could not be dropped: %s", self._query, what, _told(error))
 
 
-def _broken_off(found: Iterable[places.Standing]) -> list[places.Standing]:
-    """Return those that are not whole, and of which nobody is taken to be making them any more."""
-    old = datetime.now().astimezone() - timedelta(seconds=_BROKEN_OFF_S)
-    return [
-        each
-        for each in found
-        if each.savepoint is None and each.damaged is None and moment_of(each.name) < old
-    ]
+def _is_begun(each: places.Standing) -> bool:
+    return each.savepoint is None and each.damaged is None
 
 
 def _told(error: Exception) -> str:

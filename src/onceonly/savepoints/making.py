@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections import Counter
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from onceonly import events, failpoints, offsets
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from onceonly.model import Link, Receipt
     from onceonly.savepoints.copying import Told
     from onceonly.stores.address import Address
+    from onceonly.stores.port import RewritableStore
 
 _TRIES: Final = 10
-_NAME: Final = re.compile(r"chk-\d+-(\d{8}T\d{9}Z)-[0-9a-f]{6}")
+_SIGN_S: Final = 60.0
 
 
 def create(
@@ -74,7 +75,7 @@ def create(
         begun = manifest.encode_begun(cut.identity.query)
         try:
             folder.put(manifest.BEGUN, begun)
-            copied, gone = copier.copy_all(cut.names, own=cut.own, told=told)
+            copied, gone = copier.copy_all(cut.names, own=cut.own, told=_Signing(folder.target, told))
         except OnceonlyError:
             # A place that is full would stay so by what each try leaves.
             with suppress(OnceonlyError):
@@ -111,7 +112,24 @@ def create(
     put_once(folder.target, manifest.NAME, manifest.encode(found))
     _require_begun(folder, begun, into.below(called))
     failpoints.hit("savepoint.after_manifest")
+    folder.target.delete(manifest.SIGN)
     return found
+
+
+class _Signing:
+    """Leaves word now and then that a savepoint comes further: nobody is to take it for broken off. Any thread."""
+
+    def __init__(self, store: RewritableStore, told: Told) -> None:
+        self._store, self._told = store, told
+        self._at = time.monotonic()  # until then, its name tells
+
+    def __call__(self, done: int, of: int, size: int) -> None:
+        self._told(done, of, size)
+        now = time.monotonic()
+        if now - self._at >= _SIGN_S:
+            self._at = now
+            with suppress(OnceonlyError):  # what is wrong with the place, the next copy finds
+                self._store.replace(manifest.SIGN, manifest.encode_sign())
 
 
 def _require_begun(folder: Copier, begun: bytes, address: Address) -> None:
@@ -126,15 +144,6 @@ def _require_begun(folder: Copier, begun: bytes, address: Address) -> None:
 def address_in(place: str, name: str) -> str:
     """Return the address of a savepoint, as people write it. Pure, but for Hadoop's settings."""
     return address_of(place, what="the place of savepoints").below(name).shown
-
-
-def moment_of(name: str) -> datetime:
-    """Return when a savepoint was begun, by its name; long ago for a name that does not tell. Pure."""
-    match = _NAME.fullmatch(name)
-    try:
-        return datetime.strptime(f"{match[1] if match else ''}+0000", "%Y%m%dT%H%M%S%fZ%z")
-    except ValueError:
-        return datetime.fromtimestamp(0, UTC)
 
 
 def _called(epoch: int) -> str:

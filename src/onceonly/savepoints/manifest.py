@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping  # noqa: TC003  the codec reads the annotations at run time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from onceonly import events
 from onceonly.durable.sealed import UNREADABLE, Format, decoder
-from onceonly.model import Stamp  # noqa: TC001  the codec reads the annotations at run time
+from onceonly.model import Stamp, seconds_of
 
 NAME: Final = "savepoint.json"
 BEGUN: Final = "begun.json"
 """What says of a folder without a manifest that it is ours: put first, taken away last."""
+SIGN: Final = "making.json"
+"""What says when its maker has come further last: now and then put anew, taken away with the rest."""
 FILES: Final = "files/"
 """Where the files are, under the names that they have in a checkpoint."""
+_FOLDER: Final = re.compile(r"chk-\d+-(\d{8}T\d{9}Z)-[0-9a-f]{6}")
 _KIND = "savepoint"
 _FORMAT = Format(
     name="onceonly",
@@ -100,6 +106,28 @@ def begun_of(data: bytes) -> str:
         return str(json.loads(data)["query"])
     except (ValueError, LookupError, TypeError):
         return ""
+
+
+def moment_of(name: str) -> datetime:
+    """Return when a savepoint was begun, by its name; long ago for a name that does not tell. Pure."""
+    match = _FOLDER.fullmatch(name)
+    try:
+        return datetime.strptime(f"{match[1] if match else ''}+0000", "%Y%m%dT%H%M%S%fZ%z")
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+def encode_sign() -> bytes:
+    """Return what says that a savepoint is being made now."""
+    return json.dumps({"at": events.stamp().at}).encode()
+
+
+def sign_of(data: bytes | None) -> float:
+    """Say when a maker has come further last, in seconds since 1970; 0 where that is not told."""
+    try:
+        return seconds_of(Stamp(at=str(json.loads(data or b"")["at"])))
+    except (ValueError, LookupError, TypeError):
+        return 0.0
 
 
 def watermark_of(commit: str) -> int:

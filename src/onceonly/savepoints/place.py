@@ -12,7 +12,17 @@ from onceonly.errors import ConfigurationError, LogError, UnavailableError
 from onceonly.model import seconds_of
 from onceonly.savepoints import manifest
 from onceonly.savepoints.copying import digest, unheard
-from onceonly.savepoints.manifest import BEGUN, FILES, NAME, Savepoint, begun_of, encode_begun
+from onceonly.savepoints.manifest import (
+    BEGUN,
+    FILES,
+    NAME,
+    SIGN,
+    Savepoint,
+    begun_of,
+    encode_begun,
+    moment_of,
+    sign_of,
+)
 from onceonly.stores.opened import address_of, folder_of, open_store
 
 if TYPE_CHECKING:
@@ -219,6 +229,7 @@ def drop(address: Address) -> list[str]:
     names = [name for name in store.tree("") if name.startswith(FILES)]
     background.spread("onceonly-drop", store.delete, names, threads_max=min(store.abreast, _AT_ONCE))
     store.delete(NAME)
+    store.delete(SIGN)
     store.delete(BEGUN)
     folder = folder_of(address)
     if folder is not None:
@@ -231,6 +242,14 @@ def _drop_folders(folder: Path) -> None:
     for below in [*sorted((each for each in folder.rglob("*") if each.is_dir()), reverse=True), folder]:
         with contextlib.suppress(OSError):
             below.rmdir()
+
+
+def moved_at(each: Standing) -> float:
+    """Say when the maker of one that is not whole has come further last, in seconds since 1970; 0 where nothing tells.
+
+    By the clock of its machine. Raises ``UnavailableError``.
+    """
+    return max(moment_of(each.name).timestamp(), sign_of(open_store(each.address).get(SIGN)))
 
 
 def at(address: Address) -> Standing | None:
