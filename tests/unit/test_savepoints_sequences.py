@@ -296,6 +296,36 @@ def test_where_the_store_of_the_query_is_gone_for_good_it_goes_on_elsewhere(
 # --- making and looking -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_back", [False, True])
+def test_of_a_checkpoint_that_was_moved_by_hand_an_earlier_savepoint_is_restored(
+    query: QueryCoordinator, tmp_path: Path, *, is_back: bool
+) -> None:
+    """Nothing in the savepoint says where it is now; without it, nobody would be fenced, nor anything taken back."""
+    former, now = query.path, tmp_path / "moved"
+    former.rename(now)
+    assert run("checkpoints", "accept-move", now, "--yes").returncode == 0
+    withdrawn = ("--output", "withdraw")
+    if is_back:
+        now.rename(former)
+        refused = restore(tmp_path / "early", tmp_path / "to", *withdrawn)
+        assert f"onceonly checkpoints accept-move {former}" in " ".join(refused.stderr.split())
+        assert run("checkpoints", "accept-move", former, "--yes").returncode == 0
+    else:
+        refused = restore(tmp_path / "early", tmp_path / "to", *withdrawn)
+        assert "say where it is now with --moved-to CHECKPOINT" in " ".join(refused.stderr.split())
+        wrong = restore(
+            tmp_path / "early", tmp_path / "to", *withdrawn, "--moved-to", str(tmp_path / "nowhere")
+        )
+        assert (wrong.returncode, "is not the checkpoint of query" in wrong.stderr) == (64, True)
+        withdrawn = (*withdrawn, "--moved-to", str(now))
+    assert refused.returncode == 64
+    done = restore(tmp_path / "early", tmp_path / "to", *withdrawn)
+    assert done.returncode == 0, done.stderr
+    assert query.seen() == ["t0-0.done", "t0-1.done"]
+    with pytest.raises(CheckpointMovedError):
+        open_log(str(former if is_back else now), query=QUERY, create=False)
+
+
 def test_where_the_query_was_no_savepoint_is_made_of_it_as_if_it_went_on_there(
     query: QueryCoordinator, tmp_path: Path
 ) -> None:

@@ -188,6 +188,10 @@ _to = click.option(
     "and writes it again. withdraw: it is taken back, of files, Delta and Iceberg.",
 )  # fmt: skip
 @click.option(
+    "--moved-to", default="", metavar="CHECKPOINT",
+    help="Where the query's checkpoint is now, if it was moved by hand since the savepoint.",
+)  # fmt: skip
+@click.option(
     "--force", is_flag=True,
     help="Go on beside a run that is alive, or may be: it ends as superseded. With --output again, also where the "
     "former checkpoint cannot be asked.",
@@ -198,8 +202,9 @@ _to = click.option(
 @shared.yes_option
 @shared.json_option
 def restore(  # noqa: PLR0913  one parameter for each option
-    place: str, to: str, *, output: str | None, force: bool, sources: tuple[str, ...], source_file: Path | None,
-    classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None, yes: bool, as_json: bool,
+    place: str, to: str, *, output: str | None, moved_to: str, force: bool, sources: tuple[str, ...],
+    source_file: Path | None, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None, yes: bool,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Make CHECKPOINT from a savepoint: the same job, at an earlier point. The former one does not go on.
 
@@ -220,7 +225,15 @@ def restore(  # noqa: PLR0913  one parameter for each option
 
     with progress("restored") as told:
         made = restoring.restore(
-            place, to, given, output=wanted, sources=reached, force=force, told=told, agree=agree
+            place,
+            to,
+            given,
+            output=wanted,
+            sources=reached,
+            moved_to=moved_to,
+            force=force,
+            told=told,
+            agree=agree,
         )
     return _made(made, as_json=as_json)
 

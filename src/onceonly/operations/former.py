@@ -66,15 +66,19 @@ class Beyond:
         return "they will be there twice, unless you take them away yourself"
 
 
-def trail(savepoint: Savepoint, to: str, *, given_up: bool = False) -> tuple[list[Checkpoint], bool]:
+def trail(
+    savepoint: Savepoint, to: str, *, now: str = "", given_up: bool = False
+) -> tuple[list[Checkpoint], bool]:
     """Open the checkpoints in which the query of a savepoint has gone on, from where that was at home, by its moves.
 
     The last of them is where it is now, if the second value is true; else nothing is left of that. ``to`` is where it
-    is being restored to. Raises ``UnavailableError``, ``ConfigurationError`` where one cannot be asked, unless it is
-    ``given_up`` and counts as gone; ``LogError`` for a damaged one.
+    is being restored to; ``now`` where its checkpoint was moved to by hand, which nothing in the savepoint tells.
+
+    Raises ``UnavailableError``, ``ConfigurationError`` where one cannot be asked, unless it is ``given_up`` and counts
+    as gone; ``LogError`` for a damaged one.
     """
     found: list[Checkpoint] = []
-    at, target = savepoint.home, home_of(to)
+    at, target = home_of(now) if now else savepoint.home, home_of(to)
     while True:
         try:
             # A restored one that was not finished has never run. What has run where it is being restored to is gone.

@@ -67,17 +67,20 @@ def restore(  # noqa: PLR0913  one parameter for each option
     *,
     output: Output | None = None,
     sources: Mapping[str, str] | None = None,
+    moved_to: str = "",
     force: bool = False,
     told: Told = unheard,
     agree: Callable[[Sequence[Withdrawn]], None] = lambda _: None,
 ) -> Made:
     """Make the checkpoint of a query that goes on after a savepoint's epoch. Operator's process; idempotent.
 
-    ``sources`` are options that say how the query's sources are reached. ``force`` goes on beside a run that lives,
-    which the claim ends; and, where output is written again, though the former place cannot be asked. ``agree`` is told
-    what is to be taken back, if anything is, before anything is touched, and raises where it is not to be. Raises
-    ``ConfigurationError`` where the place is not empty, a run is alive, a source has not what is read again, or output
-    was decided after the savepoint and nobody says what is to become of it; ``InDoubtError``, ``LogError``,
+    ``sources`` are options that say how the query's sources are reached. ``moved_to`` is where its checkpoint is, if it
+    was moved by hand since. ``force`` goes on beside a run that lives, which the claim ends; and, where output is
+    written again, though the former place cannot be asked. ``agree`` is told what is to be taken back, if anything is,
+    before anything is touched, and raises where it is not to be.
+
+    Raises ``ConfigurationError`` where the place is not empty, a run is alive, a source has not what is read again, or
+    output was decided after the savepoint and nobody says what is to become of it; ``InDoubtError``, ``LogError``,
     ``UnavailableError``.
     """
     address, savepoint = place.the_one(source)
@@ -85,7 +88,7 @@ def restore(  # noqa: PLR0913  one parameter for each option
         return whole
     starting.refuse_if_taken(to)
     given_up = force and output is Output.AGAIN
-    lives, is_there = _lives(savepoint, address, to, given_up=given_up)
+    lives, is_there = _lives(savepoint, address, to, now=moved_to, given_up=given_up)
     newest = lives[-1] if is_there else None
     is_withdrawn = output is Output.WITHDRAW
     with _staying(newest, to):
@@ -201,9 +204,16 @@ def _take_back(
     return replace(record, withdrawn=withdrawing.withdraw(now, savepoint, given))
 
 
-def _lives(savepoint: Savepoint, place: Address, to: str, *, given_up: bool) -> tuple[list[Checkpoint], bool]:
+def _lives(
+    savepoint: Savepoint, place: Address, to: str, *, now: str = "", given_up: bool
+) -> tuple[list[Checkpoint], bool]:
     """Return where the query of a savepoint was and is, as ``former.trail`` does; refuse what was taken back since."""
-    lives, is_there = former.trail(savepoint, to, given_up=given_up)
+    lives, is_there = former.trail(savepoint, to, now=now, given_up=given_up)
+    if now and not lives:
+        raise ConfigurationError(
+            f"{now} is not the checkpoint of query {savepoint.query} that the savepoint is of",
+            next_step="name the place that it was moved to, as onceonly checkpoints list shows it",
+        )
     former.refuse_undone(lives, savepoint, starting.decided_of(savepoint, place))
     return lives, is_there
 
@@ -286,8 +296,8 @@ def _after(
             f"there is no decision log of query {savepoint.query} where it was at home ({_home(savepoint, lives)}) any "
             "more, so "
             f"nobody can tell what it has decided since chk-{savepoint.epoch}, and written to its targets",
-            next_step="bring it back there; or see to its targets, and add --output again: the job goes on under an id "
-            "of its own, and writes the rows of epochs after the savepoint again",
+            next_step=f"{_to_be_found(lives)}; or, if it is gone, see to its targets, and add --output again: the job "
+            "goes on under an id of its own, and writes the rows of epochs after the savepoint again",
         )
     if found and output is None:
         everything = [each for _, some in found for each in some]
@@ -298,6 +308,14 @@ def _after(
             + "; or --output withdraw, which takes it back, of files, Delta and Iceberg",
         )
     return found
+
+
+def _to_be_found(lives: Sequence[Checkpoint]) -> str:
+    """Say what lets the query's log be found."""
+    if lives and not lives[-1].was_restored:
+        path = lives[-1].path
+        return f"if it was moved back to {path}, accept that: onceonly checkpoints accept-move {shlex.quote(path)}"
+    return "if its checkpoint was moved, say where it is now with --moved-to CHECKPOINT, or bring it back"
 
 
 def _home(savepoint: Savepoint, lives: Sequence[Checkpoint]) -> str:
