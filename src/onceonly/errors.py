@@ -122,6 +122,12 @@ class SupersededError(OnceonlyError):
     code = "SUPERSEDED"
 
 
+class StoppedError(OnceonlyError):
+    """An operator has asked this run to end, and it has, between two epochs. Not a failure; nothing is left open."""
+
+    code = "STOPPED"
+
+
 class ReplayMismatchError(OnceonlyError):
     """The epoch must be written again, but its replay gives other rows than were decided."""
 

@@ -8,6 +8,7 @@ import pytest
 from audits import assert_clean
 from harness import TEXTS
 from test_guards import made_anew
+from test_lag import Watch
 
 if TYPE_CHECKING:
     from harness import Bench
@@ -26,6 +27,20 @@ def test_a_server_that_dies_with_its_client_is_gone_on_after(bench: Bench, point
     bench.run_and_kill_at(point, nth=2)
     bench.run()
     assert_clean(bench)
+
+
+@pytest.mark.long
+def test_a_query_that_is_drained_shows_no_lag_in_its_group(bench: Bench) -> None:
+    group = f"lag-{bench.name}"
+    told = {"lag.group": group, "source.format": "kafka"}
+    told["source.option.kafka.bootstrap.servers"] = bench.kafka.bootstrap_servers
+    bench.args = ["--connect", "--per-epoch", "100"]
+    for name, text in told.items():
+        bench.args += ["--option", f"onceonly.{name}={text}"]
+    bench.feed(ROWS)
+    bench.run()
+    watch = Watch(bench, group)
+    assert watch.offsets() == watch.committed() != {}
 
 
 @pytest.mark.long

@@ -95,6 +95,28 @@ def test_a_query_ends_after_its_epoch_busy_or_idle_and_goes_on_when_started(
     assert job.is_whole()
 
 
+@pytest.mark.parametrize("trigger", ["busy", "idle"])
+def test_on_spark_connect_its_planner_or_its_client_ends_it(job: Job, trigger: str) -> None:
+    life = job.start("connect", trigger)
+    life.until(lambda: job.committed() >= (1 if trigger == "idle" else 3), "its epochs")
+    place = str(job.folder / "savepoints")
+    status, told = job.stop("--because", "an upgrade", "--wait", "2 min", "--savepoint", place)
+    assert (status, told["ended"], told["settled"]) == (0, "stopped", True), told
+    assert (told["request"]["because"], bool(told["request"]["seen"])) == ("an upgrade", True)
+    assert life.wait(60) == 0, life.tail()
+    before = job.committed()
+    assert told["savepoint"]["epoch"] == before - 1
+    assert job.rows() == Counter(range(before * PER_EPOCH)), "nothing of another epoch"
+    assert job.stop()[1]["ended"] == "down"
+    later = job.start("connect", "busy")
+    later.until(lambda: job.committed() > before + 1, "a later start, which no old request ends")
+    status, told = job.stop("--wait", "2 min")
+    assert (status, told["ended"]) == (0, "stopped"), told
+    assert later.wait(60) == 0, later.tail()
+    assert job.rows() == Counter(range(job.committed() * PER_EPOCH))
+    assert_well(job.checkpoint)
+
+
 def test_an_epoch_that_takes_long_is_waited_for_and_one_that_is_killed_is_told(job: Job) -> None:
     life = job.start("format", "availableNow", failpoints="link.after_put=pause@3")
     life.wait_for("link.after_put")

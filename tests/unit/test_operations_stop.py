@@ -134,6 +134,39 @@ def test_what_runs_without_a_word_as_on_spark_connect_is_not_taken_for_down(worl
     assert world.stop().ended is Ended.UNHEARD
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_on_spark_connect_the_run_of_the_newest_link_is_asked_and_its_planner_ends_it(
+    world: World,
+    is_begun: bool,  # noqa: FBT001
+) -> None:
+    """Its planner hears before it begins an epoch; Spark has then set its barrier."""
+    asked: list[Run] = []
+    link = world.coordinator.link(1, votes=[world.coordinator.vote(1)])
+    world.coordinator.set_barrier(1)
+    link = replace(link, stamp=Stamp(at="2026-11-26T22:00:00.000Z"))
+    world.coordinator.log.put_link(link)
+    world.coordinator.open("t1-0")
+    world.coordinator.settle(link)
+
+    def see() -> None:
+        [stop] = world.stops.newest()
+        asked.append(Run(run=stop.run, began=stop.began))
+        world.see(asked[0])
+
+    def end() -> None:
+        if is_begun:
+            world.coordinator.set_barrier(2)
+        world.runs.put(Run(run=asked[0].run, began=asked[0].began, ended="2999-11-26T21:00:00.000Z"))
+
+    world.steps += [lambda: None] * 3 + [see] + [lambda: None] * 100 + [end]
+    outcome = world.stop("an upgrade", within_s=600)
+    assert (outcome.ended, outcome.is_settled, outcome.next_step) == (Ended.STOPPED, True, "")
+    told = "chk-2 has not begun" if is_begun else "chk-1 is committed"
+    assert outcome.sentence == f"run {asked[0].run} has ended; {told}"
+    assert world.now > 50, "one that has heard is waited for"
+    assert world.stop().ended is Ended.DOWN
+
+
 def test_a_run_that_is_killed_meanwhile_is_told(world: World) -> None:
     world.begin("one")
     world.steps += [world.let_go]

@@ -87,23 +87,12 @@ def test_what_is_registered_already_is_not_given_to_spark_again(session: Any) ->
     assert kafka.hadoop.access(parse("s3a://bucket/chk")).keys == ("another", "sk", "")
 
 
-def test_on_connect_the_client_is_told_that_no_group_is_kept(caplog: pytest.LogCaptureFixture) -> None:
-    def writer(**options: str) -> Any:  # noqa: ANN401  it is none
-        return SimpleNamespace(_write_proto=SimpleNamespace(options=options))
-
-    connect._tell_of_lag(writer(topic="t"))
-    connect._tell_of_lag(SimpleNamespace())
-    assert caplog.text == ""
-    connect._tell_of_lag(writer(**{"onceonly.Lag.Group": "orders-lag"}))
-    assert "The group orders-lag of onceonly.lag.group is not kept" in caplog.text
-
-
 def test_where_nobody_hears_of_epochs_the_doctor_can_read_that_no_group_is_kept(tmp_path: Path) -> None:
     (tmp_path / "onceonly").mkdir()
     lag.unheard(str(tmp_path), "orders-lag")
     state = lag_state.read(notes_store(str(tmp_path)))
     assert state is not None
-    assert (state.group, "Spark Connect" in state.told) == ("orders-lag", True)
+    assert (state.group, "onceonly.register" in state.told) == ("orders-lag", True)
     lag.unheard(str(tmp_path), "")
     assert lag_state.read(notes_store(str(tmp_path))) is None
 

@@ -11,6 +11,7 @@ from onceonly.errors import (
     ConfigurationError,
     InDoubtError,
     LogError,
+    StoppedError,
     SupersededError,
     UnavailableError,
 )
@@ -273,8 +274,8 @@ def test_explain_names_the_nearest_format_where_spark_has_found_none() -> None:
 def test_a_query_that_fails_after_it_was_asked_to_end_is_not_started_again(
     when: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked = Stop(run="one", began=Stamp(), who="ann", stamp=Stamp(at="now", host="here"))
-    looks = iter([None] if when == "between two starts" else [])
+    asked = Stop(run="one", began=Stamp(), who="ann", stamp=Stamp(at="now", host="here")).sentence
+    looks = iter([""] if when == "between two starts" else [])
     monkeypatch.setattr(supervising, "asked_to_end", lambda _query: next(looks, asked))
     builder = Builder(FakeQuery(failure=DELAYED), FakeQuery())
     run(builder, restart=FixedDelay(attempts=2, delay_s=10))
@@ -283,7 +284,19 @@ def test_a_query_that_fails_after_it_was_asked_to_end_is_not_started_again(
 
 
 def test_what_no_start_heals_is_raised_though_it_was_asked_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Stop(run="one", began=Stamp(), who="ann", stamp=Stamp())
+    asked = Stop(run="one", began=Stamp(), who="ann", stamp=Stamp()).sentence
     monkeypatch.setattr(supervising, "asked_to_end", lambda _query: asked)
     with pytest.raises(InDoubtError):
         run(Builder(FakeQuery(failure=DOUBT)))
+
+
+def test_a_query_that_its_planner_has_ended_as_it_was_asked_to_has_not_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stopped = StoppedError(
+        "the run one was asked to end, and has ended before chk-5 was begun", next_step="start it"
+    )
+    builder = Builder(FakeQuery(failure=died(str(stopped))), FakeQuery())
+    run(builder, restart=FixedDelay(attempts=2, delay_s=10))
+    assert len(builder.built) == 1
+    assert "Not started again: the run one was asked to end" in caplog.text

@@ -123,7 +123,8 @@ class Driver:
         self.spark = spark
         self.way = way
         settings, sink = QuerySettings(checkpoint=CHECKPOINT), SinkSettings(name="memory")
-        self.stream = writer.Stream(settings, sink, NotingSink, application)
+        # As from a classic session, though nobody answers there: else requests to end are listed, too.
+        self.stream = writer.Stream(settings, sink, NotingSink, application, start="nobody.word")
         self.coordinator = self.stream.coordinator("driver", ()) if way == "driver" else None
         self.assigned: Plan | None = None
 

@@ -28,6 +28,7 @@ from onceonly.log import identity, left, open_log
 from onceonly.log.actions import OPERATOR
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
+from onceonly.log.runs import Run
 from onceonly.model import Mode, differing, letters_name
 from onceonly.settings.query import Replay, SinkSettings
 from onceonly.settings.registry import BUILT_IN, build, use_of
@@ -247,6 +248,13 @@ class QueryCoordinator:
             plan = replace(plan, strict=asked is Replay.STOP or (asked is Replay.AUTO and repeats()))
         self._last = plan
         return plan
+
+    def run_before(self, epoch: int, application: str) -> Run | None:
+        """Return the run that has decided the epoch before, where it was one of an application; None otherwise."""
+        link = next(reversed(self._log.chain(epoch - 1)), None) if epoch else None
+        if link is None or link.stamp is None or not link.run or link.application != application:
+            return None
+        return Run(run=link.run, began=link.stamp)
 
     def assignment(self, plan: Plan, name: str, *, run: str = "") -> Assignment:
         """Return what the tasks of one sink need."""

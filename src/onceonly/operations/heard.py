@@ -1,4 +1,4 @@
-"""Whether runs of a query leave word of themselves. On Spark Connect none does: nobody can tell that one is down."""
+"""Whether runs of a query leave word of themselves. On Spark Connect one does at its end at most, and may live else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTED_S: Final = 6.0
 
 
 def leaves_word(checkpoint: Checkpoint, runs: Sequence[Run] | None = None) -> bool:
-    """Say whether a run has left word that put the newest link: on Spark Connect none does, and it may live.
+    """Say whether a run has left word that put the newest link: on Spark Connect none does before its end.
 
     ``runs`` are the newest ones, newest first, where they were read.
     """

@@ -13,25 +13,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceonly import events
-from onceonly.log.actions import user
-from onceonly.log.runs import RunFiles
+from onceonly.log.actions import OPERATOR, user
+from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stops import Stop, StopFiles
-from onceonly.operations import look
+from onceonly.operations import look, sinks
 from onceonly.operations.heard import NOTED_S, leaves_word
 from onceonly.operations.states import OWED, SETTLED, is_closed, is_quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.log.runs import Run
     from onceonly.operations.checkpoint_model import EpochModel
     from onceonly.operations.find import Checkpoint
+    from onceonly.operations.states import EpochView
     from onceonly.ports import Clock
 
 _POLL_S: Final = 0.5
 _POLL_STORED_S: Final = 2.0
 _UNTOLD_S: Final = 30.0
-"""How long a run that decides epochs, and has left no word of itself, is waited for: on Spark Connect none does."""
+"""How long a run that decides epochs, and has left no word of itself, is waited for until it has heard.
+
+On Spark Connect none leaves word before its end: its client hears within seconds, and without that its next epoch does.
+"""
 _RUNS_MAX: Final = 5
 
 
@@ -54,7 +57,8 @@ class Ended(enum.StrEnum):
 class Outcome:
     """What became of a request at ``path``; ``newest`` is the newest epoch, None before the first.
 
-    ``who`` says who works on the checkpoint, empty where nobody does.
+    ``who`` says who works on the checkpoint, empty where nobody does. ``before_plan`` says that the run's planner has
+    heard of each request before it began an epoch, as on Spark Connect: Spark has then set a barrier at most.
     """
 
     ended: Ended
@@ -63,6 +67,7 @@ class Outcome:
     run: Run | None = None
     newest: EpochModel | None = None
     who: str = ""
+    before_plan: bool = False
 
     @property
     def is_down(self) -> bool:
@@ -71,7 +76,10 @@ class Outcome:
     @property
     def is_settled(self) -> bool:
         """Whether nothing is left of the newest epoch for a start to do."""
-        return self.newest is None or is_quiet(self.newest.view)
+        return self.newest is None or is_quiet(self.newest.view) or self._is_unbegun(self.newest.view)
+
+    def _is_unbegun(self, view: EpochView) -> bool:
+        return self.ended is Ended.STOPPED and self.before_plan and not view.links
 
     @property
     def sentence(self) -> str:
@@ -80,13 +88,14 @@ class Outcome:
         view = self.newest.view if self.newest else None
         where = "there was no epoch yet"
         if view is not None:
-            where = f"{view.name} has not begun" if is_closed(view) else f"{view.name} is {view.state.value}"
+            is_unbegun = is_closed(view) or self._is_unbegun(view)
+            where = f"{view.name} has not begun" if is_unbegun else f"{view.name} is {view.state.value}"
         another = f"; another has begun since: {self.who}" if self.who else ""
         return {
             Ended.STOPPED: f"{run} has ended; {where}",
             Ended.DOWN: f"no driver is alive here, so there was nothing to stop; {where}",
             Ended.DIED: f"{run} ended without a word, as one that is killed; {where}{another}",
-            Ended.UNHEARD: f"nobody has heard the request: {self.who or 'no driver has left word of its run'}",
+            Ended.UNHEARD: f"nobody has heard the request yet: {self.who or 'no driver has left word of its run'}",
             Ended.RUNNING: f"{run} has heard it, and goes on with the epoch in flight: {where}",
         }[self.ended]
 
@@ -95,8 +104,8 @@ class Outcome:
         """Say what there is to do; empty where there is nothing."""
         if self.ended is Ended.UNHEARD:
             return (
-                "ask again with a longer --wait if the driver is starting or busy; a session of Spark Connect, or one "
-                "without onceonly.register, hears of nothing: call query.stop() in its program"
+                "ask again with a longer --wait if the driver is starting or busy; on Spark Connect, where the client "
+                "is gone, and without onceonly.register, only the next epoch hears: call query.stop() in its program"
             )
         if self.ended is Ended.RUNNING:
             return "ask again: the request stands, and the run ends when its epoch does; stopping its process is safe"
@@ -130,8 +139,8 @@ def stop(
             silent_s += poll_s
         elif ended is not None:
             return request.outcome(ended)
-        elif not request.is_told and clock.monotonic() > begun + _UNTOLD_S:
-            return request.outcome(Ended.UNHEARD)  # it will hear of nothing, however long this waits
+        elif not request.is_told and clock.monotonic() > begun + _UNTOLD_S and not request.is_heard():
+            return request.outcome(Ended.UNHEARD)  # nobody hears before its next epoch, if there is one
         elif clock.monotonic() > deadline:
             return request.outcome(Ended.RUNNING if request.is_heard() else Ended.UNHEARD)
         clock.sleep(poll_s)
@@ -162,7 +171,7 @@ class _Request:
         self._tell = tell
         self._stop: Stop | None = None
         self._run: Run | None = None
-        self._lived = False
+        self._lived = self._was_untold = self._is_planners = False
         self._who = ""
         self.is_told = True
         """Whether a run has left word that puts links: else nobody will hear of the request."""
@@ -174,6 +183,17 @@ class _Request:
         self._who = alive.who
         runs = RunFiles(self._checkpoint.store).newest(_RUNS_MAX)
         self.is_told = leaves_word(self._checkpoint, runs)
+        if not self.is_told and (untold := self._untold()) is not None:
+            self._lived = False
+            if self._run is None or self._run.run != untold.run:
+                self._ask(untold, is_told=True)
+            self._was_untold = self._is_planners = True
+            return None
+        if self._was_untold:
+            self._was_untold = False
+            self._is_planners = self._lived = any(
+                self._run is not None and each.run == self._run.run for each in runs
+            )
         if runs and not self._lived and (self._run is None or self._run.run != runs[0].run):
             self._ask(runs[0], is_told=alive.alive is not False)
         self._run = next((each for each in runs if self._run and each.run == self._run.run), self._run)
@@ -187,9 +207,20 @@ class _Request:
             return None
         return Ended.DOWN if self.is_told else Ended.UNHEARD
 
+    def _untold(self) -> Run | None:
+        """Return the run that has put the newest link: only its end will be told, as on Spark Connect."""
+        return next(
+            (
+                Run(run=link.run, began=link.stamp)
+                for link in sinks.links(self._checkpoint)
+                if link.run and link.stamp is not None and not link.application.startswith(OPERATOR)
+            ),
+            None,
+        )
+
     def is_heard(self) -> bool:
         """Say whether the driver has seen the request."""
-        self._stop = (self._stops.of(self._run) if self._run else None) or self._stop
+        self._stop = (self._stops.of_id(self._run.run) if self._run else None) or self._stop
         return self._stop is not None and bool(self._stop.seen)
 
     def _has_gone_in_order(self) -> bool:
@@ -208,6 +239,7 @@ class _Request:
             run=self._run,
             newest=newest,
             who=self._who,
+            before_plan=self._is_planners,
         )
 
     @property
@@ -216,7 +248,7 @@ class _Request:
 
     def _ask(self, run: Run, *, is_told: bool) -> None:
         self._run = run
-        self._stop = self._stops.of(run)
+        self._stop = self._stops.of(run) or self._stops.of_id(run.run)
         if self._stop is None:
             self._stop = Stop(
                 run=run.run, began=run.began, who=user(), stamp=events.stamp(), because=self._because

@@ -54,10 +54,12 @@ def wrap(
     *,
     first: Callable[[Any], None] = lambda _writer: None,
     more: Callable[[], Mapping[str, str]] = dict,
+    after: Callable[[Any, Any], None] = lambda _writer, _query: None,
 ) -> None:
     """Wrap the methods of a stream writer's class. Idempotent.
 
-    For our formats, ``first`` is called with the writer before it starts, and ``more`` gives further options.
+    For our formats, ``first`` is called with the writer before it starts, and ``more`` gives further options; ``after``
+    is called with the writer and its query, when that has started.
     """
     if hasattr(writer.start, _ASKED):
         return
@@ -69,7 +71,7 @@ def wrap(
         if hasattr(writer, name):
             real = getattr(writer, name)
             setattr(writer, name, _remembering(name, _nothing(real) if name in later else real))
-    writer.start = _telling(writer.start, later, first, more)
+    writer.start = _telling(writer.start, later, first, more, after)
 
 
 def wrap_batch(writer: Any, *, first: Callable[[Any], None] = lambda _writer: None) -> None:  # noqa: ANN401  a class of PySpark's
@@ -197,6 +199,7 @@ def _telling(
     later: Mapping[str, Callable[..., Any]],
     first: Callable[[Any], None],
     more: Callable[[], Mapping[str, str]],
+    after: Callable[[Any, Any], None],
 ) -> Callable[..., Any]:
     @wraps(real)
     def start(
@@ -224,12 +227,15 @@ def _telling(
             for name in later.keys() & said.keys():
                 later[name](self, *said[name])
         try:
-            return real(self, path, queryName=queryName, **options, **told)
+            query = real(self, path, queryName=queryName, **options, **told)
         except Exception as error:
             known = _known(error) if is_ours else None
             if known is None:
                 raise
             raise known.with_traceback(None) from None
+        if is_ours:
+            after(self, query)
+        return query
 
     setattr(start, _ASKED, True)
     return start

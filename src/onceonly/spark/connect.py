@@ -15,9 +15,8 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import SetupError
-from onceonly.settings.query import LAG_GROUP, START
+from onceonly.settings.query import START
 from onceonly.spark import asked
-from onceonly.spark.lag import NO_LAG
 from onceonly.stores.access import HADOOP, Hadoop
 
 if TYPE_CHECKING:
@@ -54,17 +53,20 @@ def install() -> None:
     from pyspark.sql.connect.readwriter import DataFrameWriter
     from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 
+    from onceonly.spark import beside  # PySpark before 4.0 has nothing to make a format of
+
     asked.wrap_batch(DataFrameWriter)
+    beside.install()
     # Nobody answers at the empty address before the dot: the server has no Python of ours that knows its JVM.
-    asked.wrap(DataStreamWriter, first=_tell_of_lag, more=lambda: {START: f".{uuid.uuid4().hex}"})
+    asked.wrap(DataStreamWriter, more=lambda: {START: f".{uuid.uuid4().hex}"}, after=_watch)
 
 
-def _tell_of_lag(writer: Any) -> None:  # noqa: ANN401  PySpark's
-    """Tell in the client, too, that no group shows how far the query is: the server's log may be far away."""
+def _watch(writer: Any, query: Any) -> None:  # noqa: ANN401  PySpark's
+    from onceonly.spark import beside
+
     with contextlib.suppress(AttributeError):  # a PySpark of another make
-        options = {name.lower(): text for name, text in dict(writer._write_proto.options).items()}  # noqa: SLF001
-        if options.get(LAG_GROUP):
-            log.warning(NO_LAG, options[LAG_GROUP])
+        proto = writer._write_proto  # noqa: SLF001
+        beside.watch(query, {**dict(proto.options), "queryName": proto.query_name})
 
 
 def refuse_function(session: object) -> None:

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onceonly")
 
-UNHEARD: Final = (
-    "nobody there hears of the query's epochs (Spark Connect, or a session without onceonly.register)"
-)
+UNHEARD: Final = "nobody hears of the query's epochs (no onceonly.register, or a client of another language)"
 NO_LAG: Final = f"The group %s of onceonly.lag.group is not kept: {UNHEARD}."
 INSTEAD: Final = (
-    "run the query in a classic session that has called onceonly.register, or leave onceonly.lag.group out; "
+    "run the query in a session of Python that has called onceonly.register, or leave onceonly.lag.group out; "
     "onceonly checkpoints and its page say how far it is"
 )
 _OPTIONS = (LAG_GROUP, SOURCE_FORMAT)

@@ -94,6 +94,10 @@ def _add_formats(spark: SparkSession, names: Sequence[str], hadoop: Hadoop) -> N
     made: dict[str, type[DataSource]] = {**written}
     if has_read_limits() and is_anew:
         made |= _sources(hadoop, written)
+    if connect.is_client(spark) and is_anew:
+        from onceonly.spark.beside import make_format as make_beside
+
+        made["beside"] = make_beside(hadoop)
     for each in made.values():
         spark.dataSource.register(each)
     _added[spark] = shipped

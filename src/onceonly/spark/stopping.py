@@ -28,6 +28,7 @@ from onceonly.errors import OnceonlyError
 from onceonly.log.place import log_store
 from onceonly.log.stops import StopFiles
 from onceonly.spark import saving
+from onceonly.spark.connect import is_client
 
 if TYPE_CHECKING:
     import threading
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from onceonly.log.runs import Run
-    from onceonly.log.stops import Stop
 
 log = logging.getLogger("onceonly")
 
@@ -180,14 +180,22 @@ def heard(stops: StopFiles, run: Run, over: threading.Event, every_s: float) -> 
     return False
 
 
-def asked_to_end(query: StreamingQuery) -> Stop | None:
-    """Look whether a query's run was asked to end. Driver; only looks. None where it cannot be told, too."""
+def asked_to_end(query: StreamingQuery) -> str:
+    """Say that a query's run was asked to end, and by whom. Driver or client; only looks. Empty where it was not.
+
+    Or where that cannot be told.
+    """
     try:
+        if is_client(query):
+            from onceonly.spark import beside
+
+            return beside.told_to_end(query)
         location = str(query._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001
-        return StopFiles(log_store(location)).of_id(str(query.runId))
+        stop = StopFiles(log_store(location)).of_id(str(query.runId))
     except Exception as error:  # noqa: BLE001  a look more than is needed
         log.debug("Whether the query was asked to end is not known: %s", error)
-        return None
+        return ""
+    return stop.sentence if stop is not None else ""
 
 
 def end(query: Any, session: SparkSession, note: Callable[[], None]) -> None:  # noqa: ANN401  a Java object

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from onceonly.errors import (
     TAKEN_OVER,
     OnceonlyError,
+    StoppedError,
     SupersededError,
     UnavailableError,
     find_error,
@@ -129,6 +130,11 @@ class _Job:
         # What another driver fences, overwrites or goes on after looks like many things: an older checkpoint, too.
         known = next(filter(None, map(superseded, queries)), known)
         healable = known is None or known.restartable
+        if isinstance(
+            known, StoppedError
+        ):  # of a session whose program hears of no request: that is no failure
+            log.warning("Not started again: %s.", known.what)
+            return
         if healable and self._shall_end(queries):
             log.warning("It had failed before it ended: %s", _first_line(known or failure))
             return
@@ -148,7 +154,7 @@ class _Job:
         """Say whether an operator has asked one of these to end: then none is started again."""
         stop = next(filter(None, map(asked_to_end, queries)), None)
         if stop is not None:
-            log.warning("Not started again: %s.", stop.sentence)
+            log.warning("Not started again: %s.", stop)
         return stop is not None
 
 

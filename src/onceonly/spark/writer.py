@@ -19,7 +19,7 @@ from onceonly.coordinator import repeats
 from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import ProtocolError
 from onceonly.executor.kept import Kept
-from onceonly.spark import spans
+from onceonly.spark import beside, spans
 from onceonly.spark.lag import unheard
 from onceonly.spark.processes.garbage import freeze
 from onceonly.spark.shown import without_frames
@@ -62,7 +62,10 @@ class Stream:
     application: str
     letters: SinkClass | None = None
     start: str = ""
-    """Where the driver's Python answers, a dot, and a word for each start; empty where nobody saw the start."""
+    """Where the driver's Python answers, a dot, and a word for each start; empty where nobody saw the start.
+
+    Nothing is before the dot on Spark Connect, where the client does beside the query what is in its reach.
+    """
 
     def key(self, query: str) -> tuple[Any, ...]:
         # With the query's id: a checkpoint that was removed and made anew is another query's.
@@ -72,7 +75,7 @@ class Stream:
         """Make the coordinator of a process."""
         address = self.start.rpartition(".")[0]
         if not address and actor == "planner":
-            unheard(self.query.checkpoint, self.query.lag_group)
+            unheard(self.query.checkpoint, "" if self.start else self.query.lag_group)
         coordinator = QueryCoordinator(
             self.query,
             actor=actor,
@@ -192,9 +195,19 @@ class EpochCommitter(ArrowWriter):
 def plan_epoch(stream: Stream, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
     """Plan the epoch in flight. Planner process, once a try at an epoch."""
     checkpoint = SparkCheckpoint.at(stream.query.checkpoint)
-    query, epoch = background.at_once(checkpoint.files.abreast, checkpoint.query, checkpoint.epoch)
+    # Where the driver has a Python of ours, that hears of a request to end.
+    is_heard = bool(stream.start.rpartition(".")[0])
+    query, epoch, asked = background.at_once(
+        checkpoint.files.abreast,
+        checkpoint.query,
+        checkpoint.epoch,
+        list if is_heard else partial(beside.requests, stream.query.checkpoint),
+    )
     key = (*stream.key(query), columns)
     with _planning.use(key, lambda: stream.coordinator("planner", columns), fits=stream.fits) as coordinator:
+        if asked:
+            before = coordinator.run_before(epoch, stream.application)
+            beside.refuse_if_asked(asked, stream.query.checkpoint, epoch, before)
         plan = coordinator.plan(epoch, repeats=lambda: repeats.noted(coordinator.checkpoint.files))
         assignment = coordinator.assignment(plan, stream.sink.name)
     freeze()
