@@ -71,6 +71,23 @@ def test_what_is_decided_is_committed_and_what_is_not_is_aborted(coordinator: Qu
     assert (older.returncode, "nothing to do: chk-1" in older.stderr) == (0, True)
 
 
+def test_a_sink_that_a_link_does_not_tell_of_is_named_before_anything_is_touched(
+    coordinator: QueryCoordinator,
+) -> None:
+    coordinator.complete(0)
+    coordinator.set_barrier(1)
+    link = coordinator.link(1, votes=[coordinator.vote(1)])
+    coordinator.log.put_link(replace(link, settings={"box": {}, "ghost": {}}))
+    coordinator.open("t1-0")
+    done = run("transactions", "commit", "chk-1", coordinator.path, "--yes")
+    assert (done.returncode, "KeyError" in done.stderr) == (64, False), done.stderr
+    assert "for the sink ghost, and its link does not say how that is reached" in " ".join(
+        done.stderr.split()
+    )
+    assert "t1-0.open" in coordinator.seen()
+    assert ActionFiles(log_store(str(coordinator.path))).newest() == []
+
+
 def test_an_epoch_that_nobody_decided_is_aborted_under_an_abort_link(coordinator: QueryCoordinator) -> None:
     coordinator.complete(0)
     coordinator.set_barrier(1)

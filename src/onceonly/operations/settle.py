@@ -268,6 +268,7 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
     ):
         made = built
         sinks.refuse_other_target(checkpoint, given, made)
+        sinks.require_decided(checkpoint, _in_flight(checkpoint)[0], made)
         result = Result()
         application = f"{OPERATOR}{secrets.token_hex(4)}"
         action = Action(

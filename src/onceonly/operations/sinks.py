@@ -81,6 +81,17 @@ def decided_by(checkpoint: Checkpoint, epoch: int) -> set[str] | None:
     return None
 
 
+def require_decided(checkpoint: Checkpoint, epoch: int, made: Collection[str]) -> None:
+    """See that the sinks of an epoch's decision are among those that could be made. Raises ``ConfigurationError``."""
+    missing = (decided_by(checkpoint, epoch) or set()) - set(made)
+    if missing:
+        raise ConfigurationError(
+            f"chk-{epoch} of query {checkpoint.query} is decided for the sink {', '.join(sorted(missing))}, and its "
+            "link does not say how that is reached; nothing was touched",
+            next_step="start the query, which knows its sinks, and commits what is decided",
+        )
+
+
 @contextlib.contextmanager
 def participants(
     checkpoint: Checkpoint, given: Given, *, since: int | None = None
