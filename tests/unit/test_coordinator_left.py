@@ -152,6 +152,70 @@ def test_an_older_checkpoint_is_noticed_though_its_sink_has_another_name_by_now(
         start("renamed").plan(1, run="s")
 
 
+def in_turn_with(checkpoint: Path, name: str, options: dict[str, str]) -> QueryCoordinator:
+    """A start whose epochs go to a sink of files and to another one in turn."""
+    made = started(checkpoint, "other", store="o")
+    made.enlist(SinkSettings(name=name, options=options), BUILT_IN["files"], (("id", "bigint"),))
+    return made
+
+
+@pytest.mark.parametrize("joins_late", [False, True])
+def test_so_it_is_though_the_sink_is_written_to_in_turn_with_another_one(
+    checkpoint: Path, tmp_path: Path, *, joins_late: bool
+) -> None:
+    """The epoch before did not use it; nor does that of the claim, where it joins late."""
+    options = {"path": str(tmp_path / "out"), "format": "json"}
+    other, former = MemorySink({"store": "o"}), FilesSink(options)
+    decided(in_turn_with(checkpoint, "former", options), former, "former")
+    goes_on(checkpoint)
+    decided(in_turn_with(checkpoint, "former", options), other, "other", epoch=1)
+    goes_on(checkpoint, 1)
+    backup = shutil.copytree(checkpoint, tmp_path / "backup")
+    last = 3 if joins_late else 2
+    for epoch in range(2, last):  # an epoch of no rows: no target tells of it
+        coordinator = in_turn_with(checkpoint, "former", options)
+        coordinator.decide(coordinator.plan(epoch, sinks=["other"], run="r"), [])
+        goes_on(checkpoint, epoch)
+    decided(in_turn_with(checkpoint, "former", options), former, "former", epoch=last)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(backup, checkpoint)
+
+    coordinator = in_turn_with(checkpoint, "renamed", options)
+    for epoch in range(2, last):
+        coordinator.decide(coordinator.plan(epoch, sinks=["other"], run="s"), [])
+        goes_on(checkpoint, epoch)
+    for _ in range(2):  # its claim stands then, and no more tells than before
+        with pytest.raises(
+            LogError, match=f"its sink former has chk-{last}: an older checkpoint was restored"
+        ):
+            coordinator.plan(last, sinks=["renamed"], run="s")
+        coordinator = in_turn_with(checkpoint, "renamed", options)
+
+
+def test_a_sink_that_is_renamed_in_turn_with_another_one_goes_on(checkpoint: Path, tmp_path: Path) -> None:
+    options = {"path": str(tmp_path / "out"), "format": "json"}
+    decided(in_turn_with(checkpoint, "former", options), FilesSink(options), "former")
+    goes_on(checkpoint)
+    coordinator = in_turn_with(checkpoint, "renamed", options)
+    decided(coordinator, MemorySink({"store": "o"}), "other", epoch=1)
+    goes_on(checkpoint, 1)
+    decided(coordinator, FilesSink(options), "renamed", epoch=2)
+    goes_on(checkpoint, 2)
+    decided(coordinator, FilesSink(options), "renamed", epoch=3)
+    assert len(list((tmp_path / "out").glob("*.json"))) == 3
+    assert [len(look(str(checkpoint))[0].chain(epoch)) for epoch in (2, 3)] == [2, 1], "one claim"
+
+
+def test_a_sink_that_keeps_its_name_and_becomes_another_kind_of_sink_begins_there(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    decided(started(checkpoint, "out", store="s"), MemorySink({"store": "s"}), "out")
+    goes_on(checkpoint)
+    options = {"path": str(tmp_path / "out"), "format": "json"}
+    plan = started(checkpoint, "out", BUILT_IN["files"], **options).plan(1, run="s")
+    assert plan.mode is Mode.RUN
+
+
 # --- a decision whose commits failed, kept back by a foreachBatch function that goes on with another sink ------
 
 

@@ -21,13 +21,13 @@ from onceonly.coordinator.checking import Checks
 from onceonly.coordinator.commits import Commits
 from onceonly.coordinator.guarantees import common
 from onceonly.coordinator.left import left_sinks, owed_by, owed_sinks
-from onceonly.coordinator.looking_back import look_back, past_of
+from onceonly.coordinator.letters import keep_apart
+from onceonly.coordinator.looking_back import look_back, past_of, renamed
 from onceonly.coordinator.reader import Reader
 from onceonly.coordinator.stops import error_of
 from onceonly.coordinator.sweep import Sweeper
 from onceonly.errors import ConfigurationError, ProtocolError
-from onceonly.executor.dead_letters import refuse_same_target
-from onceonly.model import Guarantee, LinkKind, Mode, letters_of
+from onceonly.model import Guarantee, LinkKind, Mode
 from onceonly.ports import QueryContext
 from onceonly.settings.registry import noted
 
@@ -93,12 +93,15 @@ class Coordinator:
         self._reader = Reader(log, inputs=inputs, span=span)
         self._revive: Revive = revive or (lambda *_: None)
         self._around: tuple[Link, ...] = ()
+        self._renamed: list[Link] = []
         self._sweeper = Sweeper(
             log,
             self._sinks,
             context=self._context,
             record=self._record,
-            left=lambda: left_sinks(self._around, self._participants, self._revive, query=log.query),
+            left=lambda: left_sinks(
+                (*self._around, *self._renamed), self._participants, self._revive, query=log.query
+            ),
         )
         self._checks = Checks(
             log,
@@ -147,6 +150,7 @@ class Coordinator:
         names = sorted(self._participants if sinks is None else sinks)
         if continues is None:
             self._facts.clear()
+            self._renamed = []
             # What hung before is asked anew.
             self._sinks.update({name: self._in_time(name) for name in self._participants})
         taking_part = {name: self._participants[name] for name in names}
@@ -158,7 +162,11 @@ class Coordinator:
         reading = self._reader.look(epoch, owners=bool(self._application))
         self._around = (*reading.around.before, *reading.around.links)
         with self._owed(reading.around, names) as owed:
-            targets = {name: taking_part[name].sink for name in names if name not in self._facts}
+            targets = {
+                name: replace(taking_part[name], sink=self._sinks[name])
+                for name in names
+                if name not in self._facts
+            }
             past = past_of(self._log, epoch, reading.around, targets.keys())
             about = f"Query {self._log.query}, chk-{epoch}"
             look = partial(look_back, past.written, about=about, context=self._context)
@@ -168,6 +176,9 @@ class Coordinator:
                 sink, known = self._sinks[name], self._facts.get(name)
                 self._facts[name] = self._check(name) if known is None else dict(sink.refresh(known))
             look({name: targets[name] for name in unsure}, checked=True)
+            if former := renamed(past, targets):
+                # What may have had another name begins with a claim, which asks the former one how far it came.
+                self._renamed, continues = [*self._renamed, *former], None
             if barrier is None and self._inputs is not None and reading.inputs is not None:
                 barrier = self._inputs.barrier(epoch, reading.inputs)
             context = protocol.Context(
@@ -260,23 +271,10 @@ class Coordinator:
                 f"The sink {name} cannot promise {each.guarantee}; it offers {', '.join(sorted(offered))}.",
                 next_step="Set onceonly.guarantee to what it offers, or take another.",
             )
-        self._keep_letters_apart(name, is_checked=False)
+        keep_apart(name, self._participants, self._facts, is_checked=False)
         facts = dict(sink.check(self._context(name)))
-        self._keep_letters_apart(name, is_checked=True)
+        keep_apart(name, self._participants, self._facts, is_checked=True)
         return facts
-
-    def _keep_letters_apart(self, name: str, *, is_checked: bool) -> None:
-        """See that no letters get among rows: those of their own sink, or of one that was checked before."""
-        own = self._participants[name].sink
-        for other, each in self._participants.items():
-            if letters_of(name) == other:
-                refuse_same_target(name, own, other, each.sink, is_checked=is_checked)
-            elif other not in self._facts or letters_of(other) == name:
-                continue  # told when that one is checked
-            elif letters_of(name) is not None and letters_of(other) is None:
-                refuse_same_target(name, own, other, each.sink, is_checked=False)
-            elif letters_of(name) is None and letters_of(other) is not None:
-                refuse_same_target(other, each.sink, name, own, is_checked=False)
 
     def _in_time(self, name: str) -> Sink:
         sink, limit_s = self._participants[name].sink, self._call_timeout_s

@@ -1,4 +1,7 @@
-"""Whether the targets still hold what the log says they were given. Driver, the first thing that a start asks each."""
+"""Whether the targets still hold what the log says they were given. Driver, the first thing that a start asks each.
+
+And which sinks the log knows whose rows went where those of a new one are to go: it may be one of them, renamed.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from onceonly.model import Guarantee, LinkKind, differing, handles_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from onceonly.coordinator.coordinator import Participant
     from onceonly.model import Around, Link, Receipt
-    from onceonly.ports import DecisionLog, QueryContext, Sink
+    from onceonly.ports import DecisionLog, QueryContext
 
 EPOCHS_MAX = 100
 """How many epochs are looked through for the newest one in which a sink has written something: as many as keep their
@@ -28,16 +32,19 @@ class Past(NamedTuple):
     """What the log says of sinks, by their names.
 
     ``seen`` are the newest links that name the sinks, ``written`` the newest that are complete and in which they have
-    something.
+    something. ``new`` are those for which nothing was decided yet, ``others`` the newest links of sinks that are not
+    asked for.
     """
 
     seen: dict[str, Link]
     written: dict[str, Link]
+    new: set[str]
+    others: dict[str, Link]
 
 
 def past_of(log: DecisionLog, epoch: int, around: Around, names: Collection[str]) -> Past:
     """Look through the epochs up to ``epoch``, newest first; ``around`` is what was read around it. Reads only."""
-    past = Past({}, {})
+    past = Past({}, {}, set(names), {})
     known = {epoch: (around.links, around.receipt), epoch - 1: (around.before, around.before_receipt)}
     for newest in range(epoch, max(epoch - EPOCHS_MAX, -1), -1):
         if len(past.written) == len(names):
@@ -46,8 +53,9 @@ def past_of(log: DecisionLog, epoch: int, around: Around, names: Collection[str]
             log.abreast, partial(log.chain, newest), partial(log.receipt, newest)
         )
         for name in chain[-1].settings if chain else ():
-            if name in names:
-                past.seen.setdefault(name, chain[-1])
+            (past.seen if name in names else past.others).setdefault(name, chain[-1])
+        if chain and chain[-1].kind is LinkKind.COMMIT:
+            past.new.difference_update(chain[-1].settings)
         if _is_whole(chain, receipt):
             for name in handles_of(chain[-1].output):
                 if name in names:
@@ -55,9 +63,30 @@ def past_of(log: DecisionLog, epoch: int, around: Around, names: Collection[str]
     return past
 
 
+def renamed(past: Past, sinks: Mapping[str, Participant]) -> list[Link]:
+    """Return the newest links of sinks whose rows went where those of a new one of ``sinks`` are to go.
+
+    Nobody asks for them otherwise, where the epoch before did not use them. Each has been checked.
+    """
+    new = [sinks[name] for name in sorted(past.new)]
+    return [
+        link
+        for name, link in past.others.items()
+        if any(lies_there(each, link, name) for each in new if link.settings[name])
+    ]
+
+
+def lies_there(own: Participant, link: Link, name: str) -> bool:
+    """Say whether a sink's rows go where those of the sink ``name`` went by a link, or among them."""
+    then, use = link.settings.get(name, {}), link.uses.get(name)
+    # Only its own class can read what an identity says.
+    is_alike = own.use is None or use is None or own.use.sink == use.sink
+    return not differing(then, own.sink.identity()) or (is_alike and own.sink.overlaps(then))
+
+
 def look_back(
     links: Mapping[str, Link],
-    sinks: Mapping[str, Sink],
+    sinks: Mapping[str, Participant],
     *,
     about: str,
     context: Callable[[str], QueryContext],
@@ -72,11 +101,9 @@ def look_back(
     """
 
     def look(name: str, link: Link) -> bool:
-        then, sink = link.settings.get(name, {}), sinks[name]
         try:
-            is_another = differing(then, sink.identity()) and not sink.overlaps(then)
-            handles = handles_of(link.output)[name]
-            sink.look_back(context(name), link.epoch, () if is_another else handles)
+            handles = handles_of(link.output)[name] if lies_there(sinks[name], link, name) else ()
+            sinks[name].sink.look_back(context(name), link.epoch, handles)
         except TargetBehindError:
             raise
         except Exception:

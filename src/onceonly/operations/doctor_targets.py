@@ -71,7 +71,7 @@ def hold_it(checkpoint: Checkpoint, given: Given) -> None:
         around = checkpoint.log.around(newest, owners=False)
         look_back(
             past_of(checkpoint.log, newest, around, asked.keys()).written,
-            {name: each.sink for name, each in asked.items()},
+            asked,
             about=f"Query {checkpoint.query}, chk-{newest}",
             context=lambda name: sinks.context_of(checkpoint.query, name, asked[name]),
             checked=True,
