@@ -206,6 +206,43 @@ def test_a_sink_that_is_renamed_in_turn_with_another_one_goes_on(checkpoint: Pat
     assert [len(look(str(checkpoint))[0].chain(epoch)) for epoch in (2, 3)] == [2, 1], "one claim"
 
 
+@pytest.mark.parametrize("claims", [1, 2])
+@pytest.mark.parametrize("former", [*Guarantee, None])
+def test_what_a_sink_in_turn_committed_before_any_decision_tells_of_none(
+    checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    former: Guarantee | None,
+    claims: int,
+) -> None:
+    """At least once, its slots commit themselves; the epochs before were of another sink, and promise more."""
+    options = {"path": str(tmp_path / "out"), "format": "json"}
+
+    def join(coordinator: QueryCoordinator, guarantee: Guarantee) -> QueryCoordinator:
+        own = SinkSettings(name="files", options=options, guarantee=guarantee)
+        coordinator.enlist(own, BUILT_IN["files"], (("id", "bigint"),))
+        return coordinator
+
+    if former is not None:
+        decided(join(started(checkpoint, "other", store="o"), former), FilesSink(options), "files")
+    else:
+        decided(started(checkpoint, "other", store="o"), MemorySink({"store": "o"}), "other")
+    goes_on(checkpoint)
+    coordinator = started(checkpoint, "other", store="o")
+    for epoch in (1, 2):
+        decided(coordinator, MemorySink({"store": "o"}), "other", epoch=epoch)
+        goes_on(checkpoint, epoch)
+    with monkeypatch.context() as patch:
+        patch.setenv("ONCEONLY_FAILPOINTS", "link.before_put=raise")
+        patch.setattr(failpoints, "_counts", {})
+        with pytest.raises(FailpointError):
+            decided(join(coordinator, Guarantee.AT_LEAST_ONCE), FilesSink(options), "files", epoch=3)
+    for _ in range(claims):
+        coordinator = join(started(checkpoint, "other", store="o"), Guarantee.EXACTLY_ONCE)
+        plan = coordinator.plan(3, sinks=["files"], run="s")
+    assert plan.mode is Mode.RUN
+
+
 def test_a_sink_that_keeps_its_name_and_becomes_another_kind_of_sink_begins_there(
     checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -224,7 +261,7 @@ def decided(coordinator: QueryCoordinator, sink: Sink, name: str, epoch: int = 0
     plan = coordinator.plan(epoch, sinks=[name], run="r")
     where = WriteContext(
         query="q", sink=name, run="r", epoch=epoch, plan=plan.id, slot=0, attempt="0",
-        guarantee=Guarantee.EXACTLY_ONCE, mode=plan.mode, facts=plan.facts[name],
+        guarantee=plan.uses[name].guarantee, mode=plan.mode, facts=plan.facts[name],
     )  # fmt: skip
     vote = run_slot(sink, plan, where, [pa.record_batch({"id": [7]})]).vote
     coordinator.decide(plan, [Ballot(vote=vote)])

@@ -22,7 +22,7 @@ from onceonly.coordinator.commits import Commits
 from onceonly.coordinator.guarantees import common
 from onceonly.coordinator.left import left_sinks, owed_by, owed_sinks
 from onceonly.coordinator.letters import keep_apart
-from onceonly.coordinator.looking_back import look_back, past_of, renamed
+from onceonly.coordinator.looking_back import look_back, past_of, promise_less, renamed
 from onceonly.coordinator.reader import Reader
 from onceonly.coordinator.stops import error_of
 from onceonly.coordinator.sweep import Sweeper
@@ -176,9 +176,11 @@ class Coordinator:
                 sink, known = self._sinks[name], self._facts.get(name)
                 self._facts[name] = self._check(name) if known is None else dict(sink.refresh(known))
             look({name: targets[name] for name in unsure}, checked=True)
-            if former := renamed(past, targets):
-                # What may have had another name begins with a claim, which asks the former one how far it came.
-                self._renamed, continues = [*self._renamed, *former], None
+            self._renamed += (former := renamed(past, targets))
+            if former or promise_less(past, targets):
+                continues = (
+                    None  # a claim asks the former ones how far they came, and says what to expect of a crash
+                )
             if barrier is None and self._inputs is not None and reading.inputs is not None:
                 barrier = self._inputs.barrier(epoch, reading.inputs)
             context = protocol.Context(

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints, protocol
+from onceonly.coordinator.looking_back import EPOCHS_MAX
 from onceonly.errors import LogError, OnceonlyError
 from onceonly.model import Guarantee, LinkKind
 
@@ -102,10 +103,20 @@ class Sweeper:
             and each.epoch == link.epoch
             and each.transaction not in named
         ]
-        before = self._log.chain(link.epoch - 1) if found and link.epoch > 0 else ()
-        # At least once, a slot commits before anybody decides.
-        early = any(_guarantee(each, name) is Guarantee.AT_LEAST_ONCE for each in (*before, *chain))
-        return [] if early else found
+        return [] if not found or self._is_early(link, chain, name) else found
+
+    def _is_early(self, link: Link, chain: Sequence[Link], name: str) -> bool:
+        """Say whether a slot may have committed before anybody decided: at least once it does so itself.
+
+        By the links of the epoch, and the newest before it that tell of the sink, which others may follow in turn.
+        """
+        told = list(chain)
+        for epoch in range(link.epoch - 1, max(link.epoch - 1 - EPOCHS_MAX, -1), -1):
+            before = self._log.chain(epoch)
+            told += before
+            if any(_guarantee(each, name) for each in before):
+                break
+        return any(_guarantee(each, name) is Guarantee.AT_LEAST_ONCE for each in told)
 
     def _sweep_left(self, link: Link) -> None:
         """Do the same for sinks that the query has no more, best effort, once the epoch is claimed by ``link``.
@@ -168,8 +179,11 @@ def _committed(link: Link) -> int:
     return link.epoch if link.kind is LinkKind.COMMIT else link.epoch - 1
 
 
-def _guarantee(link: Link, name: str) -> Guarantee:
-    return link.uses[name].guarantee if name in link.uses else link.guarantee
+def _guarantee(link: Link, name: str) -> Guarantee | None:
+    """Return what a sink promised by a link; None where that does not tell of it. The oldest tell of all at once."""
+    if not link.uses:
+        return link.guarantee
+    return link.uses[name].guarantee if name in link.uses else None
 
 
 def _said(leftover: Leftover) -> str:
