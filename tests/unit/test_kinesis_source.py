@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -242,6 +243,48 @@ def test_ranges_that_are_gone_stop_the_query_and_no_row_is_read_again(tmp_path: 
     share = shares(query.offset, {})[0]
     with pytest.raises(SourceChangedError, match=r"onceonly\.ranges"):
         query.read(share)
+
+
+@pytest.mark.parametrize("behind", [1, 2])
+def test_ranges_of_an_older_backup_stop_the_query_and_no_row_is_read_again(
+    tmp_path: Path, behind: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = Stream()
+    query = Query(stream, tmp_path)
+    for number in range(4):
+        fill(stream, range(10 * number, 10 * number + 10))
+        query.epoch()
+        if number == 3 - behind:
+            shutil.copytree(tmp_path / "ranges", tmp_path / "backup")
+    shutil.copytree(tmp_path / "ranges", tmp_path / "newest")
+    shutil.rmtree(tmp_path / "ranges")
+    shutil.copytree(tmp_path / "backup", tmp_path / "ranges")
+    query.live()
+    with pytest.raises(SourceChangedError, match="restored from an older copy"):
+        query.plan()
+    if behind == 1:  # nobody can tell it from an epoch of which nothing was read
+        query.options = replace(query.options, fails_on_loss=False)
+        query.live()
+        assert query.epoch() == [b"%d" % number for number in range(30, 40)]
+        assert "restored from an older copy" in caplog.text
+    else:
+        shutil.rmtree(tmp_path / "ranges")
+        shutil.copytree(tmp_path / "newest", tmp_path / "ranges")
+        query.live()
+        assert query.plan() == []
+
+
+def test_an_epoch_that_is_read_again_by_a_new_life_needs_no_range_yet(tmp_path: Path) -> None:
+    """As the life before was killed when it had planned it, and this one reads nothing of it."""
+    stream = Stream()
+    query = Query(stream, tmp_path)
+    for number in range(3):
+        fill(stream, range(10 * number, 10 * number + 10))
+        share = query.plan() if number == 2 else query.epoch()
+    assert share
+    query.live()
+    query.planner.require_replayable(query.offset)
+    assert query.epoch() == [b"%d" % number for number in range(20, 30)]
 
 
 def test_a_fork_reads_beside_its_original_also_with_other_tasks(tmp_path: Path) -> None:

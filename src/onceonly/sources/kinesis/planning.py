@@ -38,6 +38,8 @@ class Planner:
         """The reader whose stream and ranges were seen to be those of its offset."""
         self._is_brought = False
         """Whether a savepoint has brought the ranges of the epoch, and there are no others."""
+        self._ran = 0
+        """The newest epoch that was planned in this life, or read again: whether its tasks have run is known here."""
         self._keeps_s = math.inf
         """For how long the stream keeps records, where it may be asked."""
         self._kept_s = -math.inf
@@ -78,6 +80,7 @@ class Planner:
         if offset.former or self._is_brought:
             self._ranges(offset).begin()
             self._is_brought = False
+        self._ran = offset.number + 1
         names = sorted(start)
         count = min(self._options.tasks, len(names))
         return Offset(
@@ -117,6 +120,7 @@ class Planner:
 
         What a task has fixed is compared as it is read again. Raises ``SourceChangedError``.
         """
+        self._ran = offset.number
         if self._known == offset.reader:
             return
         self._require(offset)
@@ -192,6 +196,8 @@ class Planner:
             )
             if not self._is_brought:
                 standing.require()
+        else:
+            standing.require_before(offset.number)
         self._known = offset.reader
 
     def _require_unread(self, ends: Mapping[str, End]) -> None:
@@ -265,17 +271,19 @@ class Planner:
         if self._ends[0] == offset.number:
             return self._ends[1]
         ranges = self._standing(offset)
+        starts = starts_of(offset)
+        standing = [self._range(offset, group, start) for group, start in enumerate(starts)]
+        if self._ran != offset.number and starts and not any(standing):
+            ranges.require_not_passed(offset.number)
+            ranges.tell_unread(offset.number, fails=self._options.fails_on_loss)
         ends: dict[str, End] = {}
-        for group, start in enumerate(starts_of(offset)):
-            found = self._range(offset, group, start)
+        for group, (start, found) in enumerate(zip(starts, standing, strict=True)):
             if found is None:
                 ranges.require_not_passed(offset.number)
-                nothing = Range(
-                    start=start,
-                    ends={name: End(position=start[name], seen=offset.seen.get(name)) for name in start},
-                )
-                found = ranges.fix(offset.number, group, nothing)
-            ends |= found.ends
+                nothing = {name: End(position=start[name], seen=offset.seen.get(name)) for name in start}
+                ends |= ranges.fix(offset.number, group, Range(start=start, ends=nothing)).ends
+            else:
+                ends |= found.ends
         self._ends = (offset.number, ends)
         self._since = {name: end.seen for name, end in ends.items() if end.seen is not None}
         self._probes.clear()

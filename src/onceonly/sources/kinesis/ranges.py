@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import zlib
 from collections.abc import Iterable, Iterator, Mapping  # noqa: TC003  msgspec reads it
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,8 @@ from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
     from onceonly.stores.port import RewritableStore
+
+log = logging.getLogger("onceonly")
 
 _FORMAT = Format(
     name="onceonly", version=1, restore="restore the ranges of the query, or start on a new checkpoint"
@@ -135,6 +138,40 @@ class Ranges:
                 next_step="go back to a newer savepoint or checkpoint; or start on a new checkpoint, with "
                 "startingPosition at a time before",
             )
+
+    def require_before(self, number: int) -> None:
+        """See that those of the epoch before are there, as they stood before ``number`` was planned.
+
+        Where there are none at all, a fork or a savepoint has begun here. Raises ``SourceChangedError``.
+        """
+        newest = self.newest() if number > 2 else 0  # noqa: PLR2004  none may have been there before
+        if 0 < newest < number - 1:
+            raise SourceChangedError(
+                f"the ranges at {self._store.where(self._reader)} end with epoch {newest}, and this query's checkpoint "
+                f"is at epoch {number}: they were restored from an older copy, and what was read since would be read "
+                "again",
+                next_step="restore their newest state; or go back to a savepoint of that time, or start on a new "
+                "checkpoint",
+            )
+
+    def tell_unread(self, number: int, *, fails: bool) -> None:
+        """Say that an epoch of an earlier start is done, and none of its tasks has left a range.
+
+        Its query may have read nothing of it; or its ranges are lost, and its rows would be read again. Raises
+        ``SourceChangedError`` where that ``fails``.
+        """
+        text = (
+            f"epoch {number} is done by this query's checkpoint, and its ranges are not at "
+            f"{self._store.where(self._reader)}: they were restored from an older copy, or the query's function has "
+            "read nothing of it"
+        )
+        if fails:
+            raise SourceChangedError(
+                text,
+                next_step="restore their newest state, or go back to a savepoint of that time; if the function has "
+                "read nothing, set failOnDataLoss=false for one start, which reads the rows of this epoch (again)",
+            )
+        log.warning("%s. Its rows are read, as failOnDataLoss=false says.", text)
 
     def _numbers(self) -> Iterator[tuple[str, int]]:
         for name in self._store.list_names(f"{self._reader}/"):
