@@ -3860,7 +3860,7 @@ DEFECTS: Final = (
         group=JOURNALS,
         what="A journal that was restored from an older copy and has as many segments again is read on behind them",
         file="sources/journal/reader.py",
-        before="    if journal.read(position.segment, position.journal)[0].writer != position.writer:\n",
+        before="    if journal.head(position.segment, position.journal).writer != position.writer:\n",
         after="    if not position.writer:\n",
         tests=(
             JOURNAL + "test_a_journal_that_went_back_and_was_written_on_is_told_before_rows_are_passed_over",

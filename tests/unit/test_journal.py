@@ -27,8 +27,9 @@ from onceonly.errors import (
 from onceonly.operations.journals import drop, drop_reader
 from onceonly.sources.journal import Journal, Position, claims
 from onceonly.sources.journal import writer as writing
-from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, name_of
+from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, decode, encode, name_of
 from onceonly.sources.journal.window import Window
+from onceonly.stores.folder import LocalStore
 from onceonly_proof.disk import CHANGES, Fault, How
 
 if TYPE_CHECKING:
@@ -611,6 +612,55 @@ def test_an_epoch_takes_whole_segments_up_to_its_limit(place: Path) -> None:
         assert [reader.limited(0, 3, most, {}) for most in (1, 2, 3, 5, 6)] == [1, 1, 2, 2, 3]
         assert reader.limited(3, 3, 1, {}) == 3
         reader.close()
+
+
+def test_a_query_without_a_receiver_learns_of_a_segment_without_reading_its_rows(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors read them; the driver only asks who wrote a segment, and how many rows it has."""
+    asked: list[int] = []
+    whole = LocalStore.get
+
+    def first(store: LocalStore, name: str, size: int) -> bytes | None:
+        data = whole(store, name)
+        asked.append(size)
+        return None if data is None else data[:size]
+
+    def refused(store: LocalStore, name: str) -> bytes | None:
+        assert not name.startswith(SEGMENTS), name
+        return whole(store, name)
+
+    with opened(place) as writer:
+        writer.append(rows(*(f"{number:0>100}" for number in range(1000))))
+        writer.append(rows("b", "c"))
+        name = writer.writers[2]
+    monkeypatch.setattr(LocalStore, "get", refused)
+    monkeypatch.setattr(LocalStore, "get_first", first)
+    reader = reader_of(place)
+    begin = reader.initial()
+    assert [reader.limited(0, 2, most, {}) for most in (1, 1001, 1002)] == [1, 1, 2]
+    end = reader.after(begin, 2, {})
+    assert end.writer == name
+    reader.close()
+    again = reader_of(place)
+    again.require(begin)
+    again.require(end)
+    again.close()
+    assert asked == [4096] * 3
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_what_a_segment_says_of_itself_is_known_however_long_it_is_and_whoever_wrote_it(
+    place: Path, *, is_older: bool
+) -> None:
+    with opened(place) as writer:
+        writer.append(rows("a", "b"), mark="m" if is_older else "m" * 5000)
+        name, identity = writer.writers[1], writer._identity
+    if is_older:  # which has not said how many rows there are
+        head, read = decode(segment(place, 1).read_bytes(), 1, where="")
+        segment(place, 1).write_bytes(encode(msgspec.structs.replace(head, rows=-1), read))
+    found = Journal.at(str(place)).head(1, identity)
+    assert (found.writer, found.rows, found.mark) == (name, 2, "m" if is_older else "m" * 5000)
 
 
 def test_a_segment_that_is_cut_at_any_byte_is_refused_by_name(place: Path) -> None:

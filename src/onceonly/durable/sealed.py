@@ -85,6 +85,18 @@ class Format:
 
     def unseal(self, data: bytes, *, kind: str, where: str) -> bytes:
         """Return the body of a file; ``where`` is its full address, for the error. Raises its ``error``."""
+        header, body = self._opened(data, kind, where)
+        if header.length != len(body):
+            raise self.refuse(f"{where} is torn: {len(body)} bytes where its header says {header.length}")
+        if header.checksum != self.checksum(body):
+            raise self.refuse(f"{where} is damaged or was changed by hand: its checksum differs")
+        return body
+
+    def begun(self, data: bytes, *, kind: str, where: str) -> bytes:
+        """Return the beginning of a body from that of a file, which no checksum holds for. Raises as ``unseal``."""
+        return self._opened(data, kind, where)[1]
+
+    def _opened(self, data: bytes, kind: str, where: str) -> tuple[_Header, bytes]:
         line, newline, body = data.partition(b"\n")
         if not newline:
             raise self.refuse(f"{where} is empty or torn: damaged on its way to or on the disk")
@@ -97,11 +109,7 @@ class Format:
             raise self.refuse(
                 f"{where} holds a {header.kind!r} where a {kind!r} belongs: a file was moved by hand"
             )
-        if header.length != len(body):
-            raise self.refuse(f"{where} is torn: {len(body)} bytes where its header says {header.length}")
-        if header.checksum != self.checksum(body):
-            raise self.refuse(f"{where} is damaged or was changed by hand: its checksum differs")
-        return body
+        return header, body
 
     def sum_in(self, data: bytes) -> str:
         """Return the checksum that a file's header says, for people; empty where it has no such header."""

@@ -107,9 +107,16 @@ class LocalStore:
         return True
 
     def get(self, name: str) -> bytes | None:
+        return self._read(name, -1)
+
+    def get_first(self, name: str, size: int) -> bytes | None:
+        return self._read(name, size)
+
+    def _read(self, name: str, size: int) -> bytes | None:
         path = self.root / name
         try:
-            return path.read_bytes()
+            with path.open("rb") as file:
+                return file.read(size)
         except FileNotFoundError:
             return None
         except OSError as error:

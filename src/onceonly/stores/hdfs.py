@@ -97,8 +97,14 @@ class HdfsStore:
                 raise self._unavailable(name, "put", error) from error
 
     def get(self, name: str) -> bytes | None:
+        return self._read(name)
+
+    def get_first(self, name: str, size: int) -> bytes | None:
+        return self._read(name, length=str(size))
+
+    def _read(self, name: str, **more: str) -> bytes | None:
         try:
-            return self._web.read(self._path(name))
+            return self._web.read(self._path(name), **more)
         except RefusedError as error:
             if error.name == MISSING:
                 return None

@@ -156,6 +156,19 @@ class ObjectStore:
             )
         return data, found.meta["e_tag"]
 
+    def get_first(self, name: str, size: int) -> bytes | None:
+        try:
+            return bytes(obstore.get_range(self._client, self._path(name), start=0, length=size))
+        except FileNotFoundError as error:
+            if answers.lacks_bucket(str(error)):
+                raise self._refusal(error, name, "read") from None
+            return None
+        except BaseError as error:
+            if "range" in str(error).lower():  # of what is empty, or of a server that knows no parts
+                data = self.get(name)
+                return None if data is None else data[:size]
+            raise self._refusal(error, name, "read") from None
+
     def list_names(self, folder: str) -> list[str]:
         begin = self._path(folder)
         try:

@@ -87,6 +87,13 @@ class RewritableStore(Store, Protocol):
         """Put, whole and durable, over whatever has this name. Raises ``UnavailableError``."""
         ...
 
+    def get_first(self, name: str, size: int) -> bytes | None:
+        """Read the first ``size`` bytes, or all where there are fewer; None where nothing has this name.
+
+        Raises ``UnavailableError``.
+        """
+        ...
+
     def list_folders(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder (``sources/``, or nothing for the uppermost), unordered."""
         ...

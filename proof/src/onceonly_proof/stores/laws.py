@@ -130,6 +130,15 @@ class RewritableLaws(StoreLaws):
         store.replace(NAME, b"theirs")
         assert put_once(store, NAME, b"ours") == b"theirs"
 
+    @pytest.mark.parametrize("length", [0, 7, 8, 9, 1 << 20])
+    def test_the_first_bytes_are_read_as_far_as_there_are_some(
+        self, store: RewritableStore, length: int
+    ) -> None:
+        data = bytes(number % 251 for number in range(length))
+        store.replace(NAME, data)
+        assert store.get_first(NAME, 8) == data[:8]
+        assert store.get_first("links/absent", 8) is None
+
     def test_folders_are_told_from_files(self, store: RewritableStore) -> None:
         for name in ("metadata", "offsets/7", "sources/0/7", "sources/1/0"):
             store.replace(name, b"")

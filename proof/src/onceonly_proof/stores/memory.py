@@ -41,6 +41,10 @@ class MemoryStore:
         self._passing("get", name)
         return self.files.get(name)
 
+    def get_first(self, name: str, size: int) -> bytes | None:
+        data = self.get(name)
+        return None if data is None else data[:size]
+
     def list_names(self, folder: str) -> list[str]:
         self._passing("list", folder)
         return [

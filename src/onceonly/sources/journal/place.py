@@ -7,6 +7,8 @@ import stat
 import uuid
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, JournalError, UnavailableError
 from onceonly.sources.journal.segments import (
@@ -17,6 +19,7 @@ from onceonly.sources.journal.segments import (
     Reading,
     Receiving,
     decode,
+    decode_head,
     decode_note,
     encode_note,
     name_of,
@@ -38,6 +41,8 @@ READING: Final = "reading"
 RECEIVING: Final = "receiving"
 AGAIN: Final = "again"
 """The file of the ids that came again, and are remembered since then."""
+_HEAD_BYTES: Final = 4096
+"""How much of a segment is read to know what it says of itself."""
 _PRIVATE: Final = 0o700
 _OTHERS: Final = 0o077
 
@@ -120,14 +125,26 @@ class Journal:
         where = self.store.where(name)
         data = self.store.get(name)
         if data is None:
-            raise JournalError(
-                f"{where} is gone, and it is not read yet: it was deleted by hand, or another query reads this journal",
-                next_step="restore the folder; or begin on a new checkpoint, which reads what is still there",
-            )
+            raise _gone(where)
         segment, rows = decode(data, number, where=where)
         if segment.journal != journal:
             raise strange(where)
         return segment, rows, len(data)
+
+    def head(self, number: int, journal: str) -> Segment:
+        """Return what a segment says of itself; no more of it is read than that takes. Raises as ``read``."""
+        name = name_of(SEGMENTS, number)
+        where = self.store.where(name)
+        data = self.store.get_first(name, _HEAD_BYTES)
+        if data is None:
+            raise _gone(where)
+        segment = decode_head(data, number, where=where)
+        if segment is None or segment.rows < 0:  # its mark is long, or an older version has not said how many
+            found, rows, _ = self.read(number, journal)
+            return msgspec.structs.replace(found, rows=rows.num_rows)
+        if segment.journal != journal:
+            raise strange(where)
+        return segment
 
     def reading(self) -> Reading | None:
         """Say who reads it and how far it has come; None where nobody has begun."""
@@ -174,6 +191,13 @@ class Journal:
                 f"the journal {self.where} can be read by other users, and it holds what the feed sends",
                 next_step=f"chmod 700 {self.where}",
             )
+
+
+def _gone(where: str) -> JournalError:
+    return JournalError(
+        f"{where} is gone, and it is not read yet: it was deleted by hand, or another query reads this journal",
+        next_step="restore the folder; or begin on a new checkpoint, which reads what is still there",
+    )
 
 
 def strange(where: str) -> JournalError:

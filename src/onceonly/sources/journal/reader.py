@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onceonly.sources.journal.place import Journal
+    from onceonly.sources.journal.segments import Segment
 
 _STOOD_S: Final = 1.0
 """How long a query has had nothing to read before it notes that: those that read on all the time need no note."""
@@ -93,7 +94,7 @@ def require_same(journal: Journal, position: Position) -> None:
     """See that the segment before a position is the one that the query has read. Raises ``JournalError``."""
     if not position.writer:  # of an older version, or of the beginning
         return
-    if journal.read(position.segment, position.journal)[0].writer != position.writer:
+    if journal.head(position.segment, position.journal).writer != position.writer:
         raise JournalError(
             f"the journal {journal.where} has another segment {position.segment} than this query has read: it was "
             "restored from an older copy and written on, and what was written since would be passed over",
@@ -134,8 +135,8 @@ class Reader:
         )
         self._synced = 0
         self._committed: int | None = None
-        self._seen: dict[int, tuple[int, str]] = {}
-        """How many rows a segment has, and who wrote it: to know that takes reading all of it."""
+        self._seen: dict[int, Segment] = {}
+        """What segments say of themselves, where their writer is not here to ask."""
         self._required: Position | None = None
         self._same_upto = 0
         """The newest segment of a position that was seen to be the one that it names."""
@@ -189,7 +190,7 @@ class Reader:
 
         ``writers`` has who wrote it, where that is known. Raises ``JournalError``, ``UnavailableError``.
         """
-        writer = writers.get(segment) or self._look(segment)[1]
+        writer = writers.get(segment) or self._look(segment).writer
         self._same_upto = max(self._same_upto, segment)
         return Position(before.journal, before.reader, segment, writer)
 
@@ -243,7 +244,7 @@ class Reader:
         """Return the segment up to which at most ``rows_max`` rows lie, but at least one segment."""
         taken, last = 0, start
         for number in range(start + 1, end + 1):
-            taken += known[number] if number in known else self._look(number)[0]
+            taken += known[number] if number in known else self._look(number).rows
             if last > start and taken > rows_max:
                 break
             last = number
@@ -286,8 +287,7 @@ class Reader:
         is_passed = began is not None and reading.named <= began.segment and reading.named < end
         return reading.named if is_passed else 0
 
-    def _look(self, number: int) -> tuple[int, str]:
+    def _look(self, number: int) -> Segment:
         if number not in self._seen:
-            head, rows, _ = self._journal.read(number, self._identity)
-            self._seen[number] = rows.num_rows, head.writer
+            self._seen[number] = self._journal.head(number, self._identity)
         return self._seen[number]

@@ -81,7 +81,8 @@ class Claimed(msgspec.Struct, frozen=True):
 class Segment(msgspec.Struct, frozen=True):
     """What a segment says of itself. ``mark`` is where the feed goes on after it, in the feed's own words.
 
-    ``at_s`` is for how long the journal was written in all, by all its writers: a clock that nobody sets.
+    ``at_s`` is for how long the journal was written in all, by all its writers: a clock that nobody sets. ``rows`` is
+    how many it has, -1 where an older version has written it.
     """
 
     journal: str
@@ -89,6 +90,7 @@ class Segment(msgspec.Struct, frozen=True):
     writer: str
     mark: str | None = None
     at_s: float = 0.0
+    rows: int = -1
 
 
 class Fold(msgspec.Struct, frozen=True):
@@ -129,12 +131,24 @@ def encode(segment: Segment, rows: pa.Table) -> bytes:
 
 def decode(data: bytes, number: int, *, where: str) -> tuple[Segment, pa.Table]:
     """Return a segment and its rows, which lie in ``data``. Raises ``JournalError`` for one that cannot be used."""
-    head, body = _open(data, "segment", Segment, where)
-    if head.number != number:
-        raise FORMAT.refuse(f"{where} holds segment {head.number}: a file was moved by hand")
+    head, body = _open(FORMAT.unseal(data, kind="segment", where=where), Segment, where)
+    _require_number(head, number, where)
     pa = arrow()
     with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
         return head, stream.read_all()
+
+
+def decode_head(data: bytes, number: int, *, where: str) -> Segment | None:
+    """Return what a segment says of itself from its first bytes; None where that is longer. Raises ``JournalError``.
+
+    Whoever reads its rows sees whether it is damaged.
+    """
+    body = FORMAT.begun(data, kind="segment", where=where)
+    if b"\n" not in body:
+        return None
+    head, _ = _open(body, Segment, where)
+    _require_number(head, number, where)
+    return head
 
 
 def encode_fold(fold: Fold, hashes: Iterable[bytes]) -> bytes:
@@ -144,7 +158,7 @@ def encode_fold(fold: Fold, hashes: Iterable[bytes]) -> bytes:
 
 def decode_fold(data: bytes, *, where: str) -> tuple[Fold, list[bytes]]:
     """Return a fold and the hashes in it. Raises ``JournalError``."""
-    fold, body = _open(data, "fold", Fold, where)
+    fold, body = _open(FORMAT.unseal(data, kind="fold", where=where), Fold, where)
     return fold, _hashes(body)
 
 
@@ -157,7 +171,7 @@ def encode_again(journal: str, came: Mapping[float, Sequence[bytes]]) -> bytes:
 
 def decode_again(data: bytes, *, where: str) -> tuple[str, dict[float, list[bytes]]]:
     """Return the journal that such a file is of, and the hashes in it by when they came. Raises ``JournalError``."""
-    head, body = _open(data, "again", Again, where)
+    head, body = _open(FORMAT.unseal(data, kind="again", where=where), Again, where)
     hashes = iter(_hashes(body))
     return head.journal, {at_s: list(islice(hashes, count)) for at_s, count in head.ages}
 
@@ -198,8 +212,12 @@ def _hashes(body: memoryview) -> list[bytes]:
     return [raw[at : at + _HASH_BYTES] for at in range(0, len(raw), _HASH_BYTES)]
 
 
-def _open(data: bytes, kind: str, form: type[T], where: str) -> tuple[T, memoryview]:
-    body = FORMAT.unseal(data, kind=kind, where=where)
+def _require_number(head: Segment, number: int, where: str) -> None:
+    if head.number != number:
+        raise FORMAT.refuse(f"{where} holds segment {head.number}: a file was moved by hand")
+
+
+def _open(body: bytes, form: type[T], where: str) -> tuple[T, memoryview]:
     end = body.find(b"\n")
     try:
         head = decoder(form).decode(body[:end])

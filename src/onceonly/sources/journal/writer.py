@@ -174,7 +174,14 @@ class Writer:
         self._require_space(rows.nbytes)
         number = self.newest + 1
         at_s = self._written_s()
-        head = Segment(journal=self._identity, number=number, writer=self._name, mark=self.mark, at_s=at_s)
+        head = Segment(
+            journal=self._identity,
+            number=number,
+            writer=self._name,
+            mark=self.mark,
+            at_s=at_s,
+            rows=rows.num_rows,
+        )
         data = encode(head, rows)
         failpoints.hit("journal.before_put")
         if put_once(self._store, name_of(SEGMENTS, number), data) != data:
