@@ -88,6 +88,7 @@ def test_messages_are_rows_and_are_acknowledged(
     life = receiver(rabbit, tmp_path, queue)
     until(lambda: len(rows(tmp_path)) >= 3)
     life.rest(10)
+    assert life._feed.awaited == 0
     life.stop()
     life.require_alive()
     assert [row["id"] for row in rows(tmp_path)] == ["1", "2", "3"]
@@ -190,6 +191,14 @@ def test_no_message_without_an_id_comes_twice_at_most_once_though_its_server_is_
         found = Counter(row["value"] for row in rows(tmp_path))
         assert life.doubled > 0
         assert [each for each, times in found.items() if times > 1] == []
+
+
+def test_what_a_queue_had_is_all_read_however_long_that_takes(rabbit: EmbeddedRabbit, tmp_path: Path) -> None:
+    publish(rabbit, "long", [str(n) for n in range(3000)])
+    life = receiver(rabbit, tmp_path, "long", prefetch="10", segmentBytes="100")
+    life.rest(1)
+    life.stop()
+    assert len(rows(tmp_path)) == 3000
 
 
 @pytest.mark.parametrize("arguments", [None, QUORUM], ids=["classic", "quorum"])

@@ -34,6 +34,7 @@ class ScriptedServer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._ended = threading.Event()
         self.port: int = self._listener.getsockname()[1]
+        self.connections = 0
         self.requests: list[str] = []
         """What was asked, in HTTP; a request in lower case."""
 
@@ -48,14 +49,13 @@ class ScriptedServer:
         self._listener.close()
 
     def _serve(self) -> None:
-        number = 0
         while not self._ended.is_set():
             try:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            script = self._scripts[min(number, len(self._scripts) - 1)]
-            number += 1
+            script = self._scripts[min(self.connections, len(self._scripts) - 1)]
+            self.connections += 1
             threading.Thread(target=self._run, args=(connection, script), daemon=True).start()
 
     def _run(self, connection: socket.socket, script: Sequence[object]) -> None:

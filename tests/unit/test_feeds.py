@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 import traceback
@@ -12,21 +13,24 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pika
 import pytest
-from tests.unit.journal_bench import opened
+from tests.unit.journal_bench import opened, read_upto
 from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, ScriptedServer
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families.rabbitmq import Server
+from onceonly.model import Guarantee
 from onceonly.sources.asked import ask
 from onceonly.sources.http import feed as http_feed
 from onceonly.sources.http import rows as http_rows
 from onceonly.sources.http.events import Events
 from onceonly.sources.http.feed import retry_after
-from onceonly.sources.journal import Limits
+from onceonly.sources.journal import Journal, Limits, Writer
 from onceonly.sources.journal.feeds import Batch, FeedBrokenError, Gather, table
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.journal.segments import SEGMENTS
 from onceonly.sources.rabbitmq import RabbitFeed
+from onceonly.sources.socket import SocketFeed
+from onceonly_proof.embedded.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,6 +160,51 @@ def test_a_server_that_sends_without_pause_waits_when_the_journal_is_full(
         assert writer.backlog < 128 * 1024 + 600_000
         until(life.receiver._at_rest.is_set)
         assert writer.newest == before
+
+
+@pytest.mark.parametrize("is_unread", [True, False])
+def test_nothing_is_taken_from_a_feed_at_a_start_whose_disk_is_full(
+    lives: Callable[..., Life],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_unread: bool,
+) -> None:
+    """It would be lost, or be one of so many deliveries, at each start; the query makes room by reading on."""
+    full, real = os.statvfs_result((4096, 1, *(0,) * 8, 255)[:10]), os.statvfs
+    disk = [full]
+    with ScriptedServer([b"new\n", STALL]) as server:
+        if is_unread:
+            of = f"127.0.0.1:{server.port}"
+            with Writer.open(Journal.at(str(tmp_path / "journal")), Limits(), feed="socket", of=of) as writer:
+                writer.append(table(SocketFeed.columns, [(b"old", 0)]))
+        monkeypatch.setattr(os, "statvfs", lambda place: disk[0] if disk else real(place))
+        life = lives("socket", server)
+        if is_unread:
+            life.receiver.rest(WAIT_S)
+            assert "is full (disk): nothing is taken from 127.0.0.1" in caplog.text
+        else:
+            assert "is nearly full" in str(life.error())
+        assert server.connections == 0
+        disk.clear()
+        if is_unread:
+            assert life.values(2) == [b"old", b"new"]
+
+
+def test_a_start_takes_nothing_from_a_feed_while_its_journal_is_full(
+    lives: Callable[..., Life], tmp_path: Path
+) -> None:
+    with ScriptedServer([b"new\n", STALL]) as server:
+        of, place = f"127.0.0.1:{server.port}", tmp_path / "journal"
+        with Writer.open(Journal.at(str(place)), Limits(), feed="socket", of=of) as writer:
+            for number in range(4):
+                writer.append(table(SocketFeed.columns, [(b"%d" % number, 0)]))
+        life = lives("socket", server, segmentBytes="4k", backlogBytes="16k")
+        life.receiver.rest(WAIT_S)
+        assert server.connections == 0
+        read_upto(place, 3)
+        until(lambda: [row["value"] for row in life.rows()] == [b"3", b"new"])
 
 
 def test_a_socket_promises_no_more_than_it_can(tmp_path: Path) -> None:
@@ -341,6 +390,62 @@ def test_a_feed_is_not_at_rest_before_it_has_answered(lives: Callable[..., Life]
         life = lives("http", server)
         life.receiver.rest(WAIT_S)
         assert len(life.rows()) == 1
+
+
+@pytest.mark.parametrize(
+    ("feed", "script"), [("http", [LINES, WAIT, line(1), STALL]), ("socket", [WAIT, line(1), STALL])]
+)
+def test_a_feed_is_not_at_rest_while_its_server_looks_for_the_first_row(
+    lives: Callable[..., Life], feed: str, script: list[object]
+) -> None:
+    """``availableNow`` would end, and have read nothing of what is there."""
+    with ScriptedServer(script, http=feed == "http") as server:
+        life = lives(feed, server)
+        life.receiver.rest(WAIT_S)
+        assert len(life.rows()) == 1
+
+
+def test_a_feed_that_is_not_heard_of_is_no_feed_that_has_nothing(lives: Callable[..., Life]) -> None:
+    """``availableNow`` would end in order, each night, and nobody would see that the server is gone."""
+    [port] = free_ports(1)
+    life = lives("socket", host="127.0.0.1", port=str(port))
+    with pytest.raises(
+        UnavailableError, match=rf"heard of socket 127.0.0.1:{port} for 0.5 s: no connection: Connection"
+    ):
+        life.receiver.rest(0.5)
+
+
+def test_what_a_feeds_server_has_is_waited_for_as_long_as_it_comes(tmp_path: Path) -> None:
+    """A queue that takes longer to read than a feed without an end is waited for: each night, a part would stay."""
+
+    class Slow:
+        name, of, guarantee, awaited = "socket", "h:1", Guarantee.AT_MOST_ONCE, 12
+
+        def receive(self, mark: str | None) -> Iterator[Batch]:
+            for number in range(20):
+                time.sleep(0.1)
+                if number == 14:
+                    time.sleep(60)
+                self.awaited -= number < 10
+                yield Batch(rows=table({"value": "binary", "arrived": "timestamp"}, [(b"%d" % number, 0)]))
+
+    asked = ask("socket", {"journal": str(tmp_path / "journal"), "host": "h", "port": "1"})
+    receiver = Receiver(Slow(), asked.journal, asked.limits)  # type: ignore[arg-type]
+    receiver.start()
+    begun = time.monotonic()
+    receiver.rest(1.0)
+    assert receiver.opened().newest == 14  # and two that others have taken are not waited for
+    assert time.monotonic() - begun < 30
+    receiver.stop(0)
+
+
+def test_a_server_that_ends_its_answer_without_a_row_has_been_heard_of(
+    lives: Callable[..., Life], caplog: pytest.LogCaptureFixture
+) -> None:
+    with ScriptedServer([LINES], http=True) as server:
+        life = lives("http", server)
+        until(lambda: "has closed the connection" in caplog.text)
+        life.receiver.rest(0.01)
 
 
 def test_how_long_a_server_wants_to_be_left_alone() -> None:

@@ -43,6 +43,7 @@ class HttpFeed:
         "value": "binary", "arrived": "timestamp", "id": "string", "event": "string",
     }  # fmt: skip
     declared: ClassVar[tuple[Option, ...]] = DECLARED
+    awaited = 0
 
     def __init__(self, options: Mapping[str, Any], limits: Limits) -> None:
         self._url = str(options["url"])
@@ -254,7 +255,7 @@ async def _next(chunks: AsyncGenerator[Any, None]) -> Any:  # noqa: ANN401  as a
     try:
         return await anext(chunks)
     except StopAsyncIteration:
-        raise FeedBrokenError("the server has closed the connection") from None
+        raise FeedBrokenError("the server has closed the connection", answered=True) from None
 
 
 def _httpx_of(text: str) -> tuple[Any, httpx.URL]:

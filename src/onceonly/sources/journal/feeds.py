@@ -21,15 +21,21 @@ if TYPE_CHECKING:
 
 TICK_S: Final = 0.2
 """How long a feed waits for rows before it says that there are none now."""
+FIRST_S: Final = 2.0
+"""How long it waits for the first one of a connection, which its server may have to look for."""
 _ROWS_MAX: Final = 100_000
 
 
 class FeedBrokenError(Exception):
-    """A connection is gone, or was not to be had: the receiver connects again, after ``wait_s`` at least."""
+    """A connection is gone, or was not to be had: the receiver connects again, after ``wait_s`` at least.
 
-    def __init__(self, why: str, *, wait_s: float = 0.0) -> None:
+    ``answered`` says that there was one, on which the server has said all that it had to.
+    """
+
+    def __init__(self, why: str, *, wait_s: float = 0.0, answered: bool = False) -> None:
         super().__init__(why)
         self.wait_s = wait_s
+        self.answered = answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +64,11 @@ class Feed(Protocol):
     """What it can keep with its options, the strongest first."""
     guarantee: Guarantee
     """The one of these that it keeps."""
+    awaited: int
+    """How many rows its server had when it was asked, and has not given yet; 0 where it does not tell."""
 
     def receive(self, mark: str | None) -> Generator[Batch | None, None, None]:
-        """Connect, and give rows; None where there are none for ``TICK_S``.
+        """Connect, and give rows; None where there are none now.
 
         It is asked for more when what it gave is durable: then it tells its server. ``mark`` is where to go on. Raises
         ``FeedBrokenError`` where it can connect again, an ``OnceonlyError`` where that does not help.
@@ -82,6 +90,7 @@ class Gather:
         self._bytes = 0
         self._since = 0.0
         self._touched = time.monotonic()
+        self._quiet_s = FIRST_S
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -93,6 +102,7 @@ class Gather:
             self._since = self._touched
         self._rows.append((value, time.time_ns() // 1000, *others))
         self._bytes += len(value)
+        self._quiet_s = TICK_S
 
     def touch(self) -> None:
         """Note that the feed is just beginning to give rows, or has given one."""
@@ -100,8 +110,8 @@ class Gather:
 
     @property
     def is_idle(self) -> bool:
-        """Say whether no row waits and none has come for ``TICK_S``."""
-        return not self._rows and time.monotonic() - self._touched >= TICK_S
+        """Say whether no row waits and none has come for ``TICK_S``, or none at all for ``FIRST_S``."""
+        return not self._rows and time.monotonic() - self._touched >= self._quiet_s
 
     @property
     def wait_s(self) -> float:

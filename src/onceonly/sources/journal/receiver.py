@@ -11,11 +11,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from onceonly.errors import UnavailableError
 from onceonly.sources.journal.feeds import FeedBrokenError
 from onceonly.sources.journal.lock import WAIT_S
 from onceonly.sources.journal.writer import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onceonly.sources.journal.feeds import Batch, Feed
     from onceonly.sources.journal.options import Limits
     from onceonly.sources.journal.place import Journal
@@ -42,6 +45,8 @@ class Receiver(threading.Thread):
         self._opened = threading.Event()
         self._at_rest = threading.Event()
         self._tries = 0
+        self._was_heard = False
+        self._why = "it has not answered"
         self.writer: Writer | None = None
         self.error: BaseException | None = None
         self.doubled = 0
@@ -61,7 +66,9 @@ class Receiver(threading.Thread):
                 self.writer = writer
                 self._opened.set()
                 while not self._stopping.is_set():
-                    self._connected(writer)
+                    # What is taken and not written is lost, or one of so many deliveries that a server makes.
+                    if self._is_free(writer.lacks_space, "disk") and self._is_free(writer.is_full):
+                        self._connected(writer)
         except BaseException as error:  # noqa: BLE001  it is raised where the query asks next
             self.error = error
         finally:
@@ -81,9 +88,23 @@ class Receiver(threading.Thread):
             raise self.error
 
     def rest(self, within_s: float) -> None:
-        """Wait until the feed has nothing to give at the moment, but not longer than ``within_s``."""
-        self._at_rest.wait(within_s)
+        """Wait until the feed has nothing to give at the moment, but not longer than ``within_s``.
+
+        As long as it goes on to give what its server had at the beginning, that is waited for. Raises
+        ``UnavailableError`` where nothing was heard of it: that is not to have nothing.
+        """
+        before = -1
+        while not self._at_rest.wait(within_s) and self._feed.awaited:
+            newest = self.writer.newest if self.writer is not None else before
+            if newest == before:
+                break
+            before = newest
         self.require_alive()
+        if not self._was_heard:
+            raise UnavailableError(
+                f"nothing was heard of {self._feed.name} {self._feed.of} for {within_s:g} s: {self._why}",
+                next_step="see to its server, and start the query again: it has read nothing yet",
+            )
 
     def stop(self, within_s: float = 5.0) -> None:
         """Ask it to end, and wait a little. What is not durable was not told to the feed."""
@@ -100,6 +121,7 @@ class Receiver(threading.Thread):
                 for batch in given:
                     if self._stopping.is_set():
                         return
+                    self._was_heard = True
                     if batch is None:
                         self._at_rest.set()
                         writer.tidy()
@@ -110,6 +132,8 @@ class Receiver(threading.Thread):
             why, wait_s = "the server has closed the connection", 0.0
         except FeedBrokenError as broken:
             why, wait_s = str(broken), broken.wait_s
+            self._why = why
+            self._was_heard |= broken.answered
         if time.monotonic() - began >= _DELAY_MAX_S:
             self._tries = 0  # it was a good one, though it may have had no rows
         self._tries += 1
@@ -120,17 +144,23 @@ class Receiver(threading.Thread):
         self._stopping.wait(delay)
 
     def _write(self, writer: Writer, batch: Batch) -> None:
+        if self._is_free(writer.is_full):
+            self._tries = 0
+            self.doubled += batch.rows.num_rows - writer.append(batch.rows, batch.mark, batch.suspects)
+
+    def _is_free(self, is_full: Callable[[], bool], by: str = "backlogBytes") -> bool:
+        """Wait until the journal, or its disk, is not full; say whether it is so, and not that this is to end."""
         told = False
-        while writer.is_full():
+        while is_full():
             if not told:
                 log.warning(
-                    "The journal %s is full (backlogBytes): nothing is taken from %s until the query has read on.",
-                    self._journal.where, self._feed.of,
+                    "The journal %s is full (%s): nothing is taken from %s until the query has read on.",
+                    self._journal.where, by, self._feed.of,
                 )  # fmt: skip
                 told = True
+            self._was_heard = True  # it is not asked now
             self._at_rest.set()
             self._feed.pause(_FULL_S)
             if self._stopping.is_set():
-                return
-        self._tries = 0
-        self.doubled += batch.rows.num_rows - writer.append(batch.rows, batch.mark, batch.suspects)
+                return False
+        return True

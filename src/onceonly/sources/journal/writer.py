@@ -157,6 +157,20 @@ class Writer:
         self.tidy(now=True)
         return self.backlog >= self._limits.backlog_bytes and not self._is_awaited()
 
+    def lacks_space(self) -> bool:
+        """Say whether the disk has no room, which the query makes as it reads what is there.
+
+        Raises ``UnavailableError`` where it has read all.
+        """
+        try:
+            self._require_space(0)
+        except UnavailableError:
+            self.tidy(now=True)
+            if not self._backlog or self._is_awaited():
+                raise
+            return True
+        return False
+
     def append(self, rows: pa.Table, mark: str | None = None, suspects: Sequence[bool] | None = None) -> int:
         """Write rows as one segment, without those whose id is remembered; return how many were new. Durable on return.
 

@@ -49,6 +49,7 @@ class RabbitFeed:
         self._prefetch: int = options["prefetch"]
         self._limits = limits
         self._connection: Any = None
+        self.awaited = 0
         self.of = f"{self._server.virtual_host} {self._queue}"
         weaker = (Guarantee.AT_LEAST_ONCE, Guarantee.AT_MOST_ONCE)
         self.guarantees: tuple[Guarantee, ...] = (Guarantee.EXACTLY_ONCE, *weaker) if self._id else weaker
@@ -93,7 +94,7 @@ class RabbitFeed:
     def _consume(self) -> Generator[Batch | None, None, None]:
         self._connection = connection = self._server.connect()
         channel = connection.channel()
-        channel.queue_declare(self._queue, passive=True)
+        self.awaited = channel.queue_declare(self._queue, passive=True).method.message_count
         channel.basic_qos(prefetch_count=self._prefetch)
         gather = Gather(self.columns, self._limits)
         newest = 0
@@ -101,6 +102,7 @@ class RabbitFeed:
         def take(_channel: object, method: Any, properties: Any, body: bytes) -> None:  # noqa: ANN401  pika's
             nonlocal newest
             newest = method.delivery_tag
+            self.awaited -= self.awaited > 0
             gather.add(body, *self._rest_of(method, properties, body))
 
         cancelled: list[object] = []

@@ -30,6 +30,7 @@ class SocketFeed:
     open_ended: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[Mapping[str, str]] = {"value": "binary", "arrived": "timestamp"}
     declared: ClassVar[tuple[Option, ...]] = DECLARED
+    awaited = 0
 
     def __init__(self, options: Mapping[str, Any], limits: Limits) -> None:
         self._host: str = options["host"]
@@ -71,7 +72,7 @@ class SocketFeed:
                     yield None
             if gather:
                 yield gather.take()
-            raise FeedBrokenError(broken)
+            raise FeedBrokenError(broken, answered=True)
 
     def pause(self, seconds: float) -> None:
         """Wait; meanwhile the server can send no more than the buffers of the network hold."""
