@@ -192,6 +192,37 @@ def test_so_it_is_though_the_sink_is_written_to_in_turn_with_another_one(
         coordinator = in_turn_with(checkpoint, "renamed", options)
 
 
+def test_a_sink_that_joins_late_is_asked_whether_an_older_checkpoint_was_restored(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim of its start was of an epoch for another one, and its books do not tell of a broken-off commit."""
+    options = {"path": str(tmp_path / "out"), "format": "json"}
+    files = FilesSink(options)
+
+    def nothing_for_the_other() -> QueryCoordinator:
+        coordinator = started(checkpoint, "other", store="o")
+        coordinator.decide(coordinator.plan(1, sinks=["other"], run="r"), [])
+        goes_on(checkpoint, 1)
+        coordinator.enlist(
+            SinkSettings(name="files", options=options), BUILT_IN["files"], (("id", "bigint"),)
+        )
+        return coordinator
+
+    decided(in_turn_with(checkpoint, "files", options), files, "files")
+    goes_on(checkpoint)
+    backup = shutil.copytree(checkpoint, tmp_path / "backup")
+    with monkeypatch.context() as patch:
+        patch.setenv("ONCEONLY_FAILPOINTS", "complete.before[files]=raise")
+        patch.setattr(failpoints, "_counts", {})
+        with pytest.raises(FailpointError):
+            decided(nothing_for_the_other(), files, "files", epoch=2)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(backup, checkpoint)
+    with pytest.raises(LogError, match=r"was decided for chk-2 by .*: an older checkpoint was restored"):
+        decided(nothing_for_the_other(), files, "files", epoch=2)
+    assert len(list((tmp_path / "out").glob("*.json"))) == 2
+
+
 def test_a_sink_that_is_renamed_in_turn_with_another_one_goes_on(checkpoint: Path, tmp_path: Path) -> None:
     options = {"path": str(tmp_path / "out"), "format": "json"}
     decided(in_turn_with(checkpoint, "former", options), FilesSink(options), "former")
@@ -382,7 +413,7 @@ def test_the_changed_target_of_a_sink_that_the_epoch_before_did_not_write_to_is_
 ) -> None:
     in_turn(both(checkpoint), checkpoint, range(3))
     in_turn(both(checkpoint, b="elsewhere"), checkpoint, [3])
-    told = "the target of sink b has changed since link 1.0: store was 'b' and is 'elsewhere'"
+    told = "the target of sink b has changed since link 1.1: store was 'b' and is 'elsewhere'"
     assert told in caplog.text
     caplog.clear()
     in_turn(both(checkpoint, b="elsewhere"), checkpoint, range(4, 6))

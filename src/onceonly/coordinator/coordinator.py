@@ -22,7 +22,7 @@ from onceonly.coordinator.commits import Commits
 from onceonly.coordinator.guarantees import common
 from onceonly.coordinator.left import left_sinks, owed_by, owed_sinks
 from onceonly.coordinator.letters import keep_apart
-from onceonly.coordinator.looking_back import look_back, past_of, promise_less, renamed
+from onceonly.coordinator.looking_back import look_back, past_of, renamed
 from onceonly.coordinator.reader import Reader
 from onceonly.coordinator.stops import error_of
 from onceonly.coordinator.sweep import Sweeper
@@ -93,6 +93,7 @@ class Coordinator:
         self._reader = Reader(log, inputs=inputs, span=span)
         self._revive: Revive = revive or (lambda *_: None)
         self._around: tuple[Link, ...] = ()
+        self._asked: dict[str, Guarantee] = {}
         self._renamed: list[Link] = []
         self._sweeper = Sweeper(
             log,
@@ -150,11 +151,15 @@ class Coordinator:
         names = sorted(self._participants if sinks is None else sinks)
         if continues is None:
             self._facts.clear()
-            self._renamed = []
+            self._asked, self._renamed = {}, []
             # What hung before is asked anew.
             self._sinks.update({name: self._in_time(name) for name in self._participants})
         taking_part = {name: self._participants[name] for name in names}
-        guarantee = common([each.guarantee for each in taking_part.values()])
+        promised = {name: each.guarantee for name, each in taking_part.items()}
+        # A claim tells what sinks promise, and asks how far former runs came: one is put for who joins after the start.
+        late = continues is not None and not promised.items() <= self._asked.items()
+        self._asked |= promised
+        guarantee = common(list(promised.values()))
         plan = f"{self._application}.{uuid.uuid4().hex}" if self._application else uuid.uuid4().hex
         self._record.plan = plan
         # Told before the first read: what others do between the two is told after it.
@@ -162,11 +167,8 @@ class Coordinator:
         reading = self._reader.look(epoch, owners=bool(self._application))
         self._around = (*reading.around.before, *reading.around.links)
         with self._owed(reading.around, names) as owed:
-            targets = {
-                name: replace(taking_part[name], sink=self._sinks[name])
-                for name in names
-                if name not in self._facts
-            }
+            fresh = [name for name in names if name not in self._facts]
+            targets = {name: replace(taking_part[name], sink=self._sinks[name]) for name in fresh}
             past = past_of(self._log, epoch, reading.around, targets.keys())
             about = f"Query {self._log.query}, chk-{epoch}"
             look = partial(look_back, past.written, about=about, context=self._context)
@@ -176,11 +178,7 @@ class Coordinator:
                 sink, known = self._sinks[name], self._facts.get(name)
                 self._facts[name] = self._check(name) if known is None else dict(sink.refresh(known))
             look({name: targets[name] for name in unsure}, checked=True)
-            self._renamed += (former := renamed(past, targets))
-            if former or promise_less(past, targets):
-                continues = (
-                    None  # a claim asks the former ones how far they came, and says what to expect of a crash
-                )
+            self._renamed += renamed(past, targets)
             if barrier is None and self._inputs is not None and reading.inputs is not None:
                 barrier = self._inputs.barrier(epoch, reading.inputs)
             context = protocol.Context(
@@ -189,7 +187,8 @@ class Coordinator:
                 run=run,
                 guarantee=guarantee,
                 application=self._application,
-                continues=continues,
+                continues=None if late else continues,
+                late=late,
                 barrier=barrier or (),
                 settings={name: dict(self._sinks[name].identity()) for name, each in taking_part.items()},
                 uses={
@@ -202,7 +201,7 @@ class Coordinator:
                 beside={name: dict(self._sinks[name].identity()) for name in owed},
                 limit_s=self._epoch_timeout_s,
             )
-            self._reader.begin(continues=continues, passed=passed)
+            self._reader.begin(continues=context.continues, passed=passed)
             started = self._drive(*protocol.begin(context), epoch=epoch, run=run, reading=reading)
         if started is None:
             what = f"{about}: planning gave no plan: a defect in onceonly."

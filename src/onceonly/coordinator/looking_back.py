@@ -76,15 +76,6 @@ def renamed(past: Past, sinks: Mapping[str, Participant]) -> list[Link]:
     ]
 
 
-def promise_less(past: Past, sinks: Mapping[str, Participant]) -> bool:
-    """Say whether the slots of a sink will commit before anybody decides, and no link tells so yet."""
-    return any(
-        each.guarantee is Guarantee.AT_LEAST_ONCE
-        and (name not in past.seen or past.seen[name].uses.get(name, each).guarantee is not each.guarantee)
-        for name, each in sinks.items()
-    )
-
-
 def lies_there(own: Participant, link: Link, name: str) -> bool:
     """Say whether a sink's rows go where those of the sink ``name`` went by a link, or among them."""
     then, use = link.settings.get(name, {}), link.uses.get(name)

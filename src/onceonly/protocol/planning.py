@@ -138,7 +138,8 @@ def _changed(newest: Link, context: s.Context) -> tuple[Command, ...]:
     before, after = _sinks(newest.settings), _sinks(context.settings)
     # An epoch need not write to all sinks of a query, nor to one that the epoch before wrote to; at a start, one that
     # has none of those that the log knows has other sinks.
-    if context.continues is None and before and after and after.isdisjoint(links):
+    begins = context.continues is None and not context.late
+    if begins and before and after and after.isdisjoint(links):
         message = (
             f"chk-{context.epoch}: the query has other sinks than in link {newest.name}: it wrote to "
             f"{_plain(newest.settings)}, and now writes to {_plain(context.settings)}; nothing was pending there, and "

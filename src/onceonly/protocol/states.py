@@ -37,15 +37,16 @@ if TYPE_CHECKING:
 class Context:
     """What is fixed for one try at an epoch.
 
-    ``plan`` is the id drawn for this try; it begins with ``application``, the name of the Spark application, and
-    a dot, where that is known. ``continues`` is the id of the plan that this same process made for
-    the epoch before, or None: if the last link before still carries it, nobody has come between, and the epoch
-    needs no claim. ``limit_s`` is how long an epoch that writes may take, None for as long as it takes. ``inputs`` is
-    the digest of what Spark's checkpoint says of the epoch's input, empty until it is read or where nobody can.
-    ``then`` is the try to go on with, where this one only settles an epoch that Spark has noted already; ``forgives``
-    says that the user takes that one over, whatever it has lost. ``beside`` are the targets of sinks that the epoch
-    does not write to, and to which the decision before it owes something; ``seen`` are the newest links that name those
-    which it writes to, looked up where this process has not used them yet.
+    ``plan`` is the id drawn for this try; it begins with ``application``, the name of the Spark application, and a dot,
+    where that is known. ``continues`` is the id of the plan that this same process made for the epoch before, or None:
+    if the last link before still carries it, nobody has come between, and the epoch needs no claim. ``late`` says that
+    it does not go on from it for the sake of a sink that joins here. ``limit_s`` is how long an epoch that writes may
+    take, None for as long as it takes. ``inputs`` is the digest of what Spark's checkpoint says of the epoch's input,
+    empty until it is read or where nobody can. ``then`` is the try to go on with, where this one only settles an epoch
+    that Spark has noted already; ``forgives`` says that the user takes that one over, whatever it has lost. ``beside``
+    are the targets of sinks that the epoch does not write to, and to which the decision before it owes something;
+    ``seen`` are the newest links that name those which it writes to, looked up where this process has not used them
+    yet.
     """
 
     epoch: int
@@ -54,6 +55,7 @@ class Context:
     guarantee: Guarantee
     application: str = ""
     continues: str | None = None
+    late: bool = False
     barrier: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     beside: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
