@@ -721,6 +721,37 @@ def test_a_stream_that_is_silent_for_longer_than_it_keeps_is_read_on(tmp_path: P
     assert sorted(map(int, query.drain())) == list(range(40))
 
 
+@pytest.mark.parametrize("has_record", [True, False])
+def test_a_query_that_a_scheduler_starts_is_not_stopped_by_a_stream_that_is_silent_for_days(
+    tmp_path: Path, *, has_record: bool
+) -> None:
+    """No start finds anything, so none makes an epoch; each has looked. One that has not for too long is stopped."""
+    stream = Stream(2)
+    low, high = sides()
+    stream.put(low, b"low")
+    if has_record:
+        stream.put(high, b"high")
+    query = Query(stream, tmp_path)
+    query.drain()
+    for _ in range(20):
+        stream.wait(hours=3)
+        query.live()
+        query.planner.stop_at_now()
+        assert query.plan() == []
+    stream.wait(hours=23)
+    stream.put(high, b"next")
+    query.live()
+    query.planner.stop_at_now()
+    assert query.epoch() == [b"next"]
+    stream.put(high, b"lost")
+    stream.wait(hours=25)
+    stream.put(high, b"kept")
+    query.live()
+    query.planner.stop_at_now()
+    with pytest.raises(SourceChangedError, match="may have been lost"):
+        query.epoch()
+
+
 def test_a_replay_of_what_is_gone_stops_the_query(tmp_path: Path) -> None:
     stream = Stream()
     fill(stream, range(10))

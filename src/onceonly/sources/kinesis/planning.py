@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 import time
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import SourceChangedError
+import msgspec
+
+from onceonly.errors import SourceChangedError, UnavailableError
 from onceonly.families.kinesis import RefusedCallError, Stream
 from onceonly.sources.kinesis.options import WHO, SourceOptions
 from onceonly.sources.kinesis.positions import AFTER, LATEST, TIME, TRIM, Offset, Position, starts_of
@@ -25,6 +28,8 @@ _PROBE_S = 0.25
 """A shard answers five times a second, to all who read it."""
 _LIST_S = 30.0
 _FORGET_EVERY = 10
+_NOTE_S = 600.0
+"""How much more a look must have shown to be worth a note."""
 
 
 class Planner:
@@ -249,7 +254,24 @@ class Planner:
                 if end.reached != self._until and name not in self._at_tip
             }
         more = more or any(end.behind_ms for end in left.values()) or self._has_news(left)
+        if not more:
+            self._note_look(offset)
         return start, done, more
+
+    def _note_look(self, offset: Offset) -> None:
+        """Note that nothing was there, so that a later life does not take what has expired since for a loss."""
+        number, ends = self._ends
+        later = {
+            name: msgspec.structs.replace(end, seen=self._since[name])
+            for name, end in ends.items()
+            if not end.is_closed and self._since.get(name, 0.0) > (end.seen or 0.0) + _NOTE_S
+        }
+        if later:
+            ends = {**ends, **later}
+            self._ends = number, ends
+            seen = {name: end.seen for name, end in ends.items() if end.seen is not None}
+            with suppress(UnavailableError):  # without it, a later life is only more careful
+                self._ranges(offset).note_look(number, ends, seen)
 
     def _of_child(self, parents: Iterable[str], ends: Mapping[str, End]) -> Position:
         """Return where a child begins: where its parents lay before the time of the beginning, at that time."""
@@ -284,6 +306,9 @@ class Planner:
                 ends |= ranges.fix(offset.number, group, Range(start=start, ends=nothing)).ends
             else:
                 ends |= found.ends
+        if self._ran != offset.number:
+            for name, seen in self._ranges(offset).looked(offset.number, ends).items():
+                ends[name] = msgspec.structs.replace(ends[name], seen=max(seen, ends[name].seen or 0.0))
         self._ends = (offset.number, ends)
         self._since = {name: end.seen for name, end in ends.items() if end.seen is not None}
         self._probes.clear()

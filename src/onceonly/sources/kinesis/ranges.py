@@ -24,7 +24,7 @@ log = logging.getLogger("onceonly")
 _FORMAT = Format(
     name="onceonly", version=1, restore="restore the ranges of the query, or start on a new checkpoint"
 )
-_KIND, _MARK = "range", "reader"
+_KIND, _MARK, _LOOK = "range", "reader", "look"
 KEPT: Final = 100
 """How many epochs back ranges are kept: as many as Spark keeps offsets of by default."""
 
@@ -52,6 +52,17 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
     start: Mapping[str, Position]
     ends: Mapping[str, End]
     checksum: int = 0
+
+
+class Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look has shown that found nothing behind an epoch: ``seen`` as in ``End``, by shard.
+
+    ``places`` is a hash of where its shards ended.
+    """
+
+    number: int
+    places: str
+    seen: Mapping[str, float]
 
 
 class Ranges:
@@ -113,6 +124,19 @@ class Ranges:
     def bring(self, number: int, group: int, found: Range) -> None:
         """Put what a savepoint has of a task, under a name that no life of the query deletes. Operator, idempotent."""
         put_once(self._store, self._brought_name(number, group, found.start), seal(found))
+
+    def note_look(self, number: int, ends: Mapping[str, End], seen: Mapping[str, float]) -> None:
+        """Note what a look behind an epoch has shown, for a later life. Driver. Raises ``UnavailableError``."""
+        looked = Looked(number=number, places=_places(ends), seen=seen)
+        self._store.replace(self._look, _FORMAT.seal(_LOOK, msgspec.json.encode(looked)))
+
+    def looked(self, number: int, ends: Mapping[str, End]) -> Mapping[str, float]:
+        """Return what was noted of these places; nothing where that is not known. Raises a typed error."""
+        data = self._store.get(self._look)
+        if data is None:
+            return {}
+        found = decoder(Looked).decode(_FORMAT.unseal(data, kind=_LOOK, where=self._store.where(self._look)))
+        return found.seen if (found.number, found.places) == (number, _places(ends)) else {}
 
     def newest(self) -> int:
         """Return the newest epoch that has a range; 0 where there is none."""
@@ -199,6 +223,10 @@ class Ranges:
     def _marker(self) -> str:
         return f"{self._reader}/reader.json"
 
+    @property
+    def _look(self) -> str:
+        return f"{self._reader}/look.json"
+
     def _name(self, number: int, group: int) -> str:
         return f"{self._reader}/{number:020d}.{group}.json"
 
@@ -217,6 +245,10 @@ def seal(found: Range) -> bytes:
 def unseal(data: bytes, *, where: str) -> Range:
     """Read the file of a range; ``where`` is its address. Pure. Raises ``LogError`` for one that is damaged."""
     return decoder(Range).decode(_FORMAT.unseal(data, kind=_KIND, where=where))
+
+
+def _places(ends: Mapping[str, End]) -> str:
+    return _told({name: end.position for name, end in ends.items()})
 
 
 def _told(start: Mapping[str, Position]) -> str:
