@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import shutil
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from onceonly.savepoints.keeping import Keeper
 from onceonly.savepoints.manifest import sign_of
 from onceonly.settings.query import parse_query
 from onceonly.settings.savepoints import Keeping
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -182,6 +184,25 @@ def test_a_folder_that_nobody_may_enter_keeps_no_savepoint_from_being_made(
     (tmp_path / "place/lost+found").mkdir(parents=True)
     looked(keeper(query, tmp_path / "place"), times=1)
     assert epochs(tmp_path / "place") == [1]
+
+
+def test_one_that_is_whole_is_not_said_to_be_missing_while_older_ones_are_dropped(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    each = keeper(query, tmp_path / "place", keep=1)
+    looked(each, times=1)
+    dropped = threading.Event()
+    monkeypatch.setattr(place, "drop", lambda _address: dropped.wait(30))
+    monkeypatch.setattr(keeping, "_STILL_S", 0.2)
+    time.sleep(0.06)
+    each.look()
+    assert until(lambda: len(epochs(tmp_path / "place")) == 2, 30, poll_s=0.01)
+    with caplog.at_level(logging.WARNING, "onceonly"):
+        each.finish()
+    dropped.set()
+    until_done(each)
+    assert "is whole; older ones are dropped when the next is made" in caplog.text
+    assert "without its savepoint" not in caplog.text
 
 
 def begun(place: Path, *, of: str = QUERY, age_s: float = 0.0, sign_s: float | None = None) -> Path:

@@ -32,7 +32,7 @@ _BROKEN_OFF_S: Final = 3600.0
 """For how long one that is not whole must not have come further until nobody is taken to be making it any more."""
 _WORKING_S: Final = 300.0
 """For how long it may not have come further, and another process is taken to be making it."""
-_STILL_S: Final = 120.0
+_STILL_S: Final = 300.0
 """How long a copy may stand still until a program that ends waits for it no more."""
 _POLL_S: Final = 0.1
 
@@ -48,6 +48,7 @@ class Keeper:
         self._working: Future[None] | None = None
         self._moved = 0.0  # when it has come further last, by the same clock
         self._is_owed = False
+        self._made = ""  # by the work that was begun last
         self._tried = False
 
     def look(self) -> None:
@@ -75,7 +76,9 @@ class Keeper:
         deadline = time.monotonic() + self._wanted.every_s
         while not working.done() and time.monotonic() < min(deadline, self._moved + _STILL_S):
             wait([working], timeout=_POLL_S)
-        if not working.done():
+        if not working.done() and self._made:
+            log.warning("Savepoint %s is whole; older ones are dropped when the next is made.", self._made)
+        elif not working.done():
             log.warning(
                 "The program of query %s ends without its savepoint: it is not whole, and the next run makes another "
                 "one. Where that ends like this, too, onceonly savepoint create makes one with the job down.",
@@ -87,6 +90,7 @@ class Keeper:
             return
         now = time.monotonic()
         self._due, self._moved, self._is_owed = now + min(_AGAIN_S, self._wanted.every_s), now, True
+        self._made = ""
         self._working = background.begin("onceonly-savepoint", self._work)
 
     def _heard(self, _done: int, _all: int, _bytes: int) -> None:
@@ -108,7 +112,7 @@ class Keeper:
                 )
                 made = create(self._checkpoint, self._wanted.place, by_itself=True, told=self._heard)
                 log.info("Query %s: savepoint %s in %s.", self._query, made.name, self._wanted.place)
-                left_s = self._wanted.every_s
+                left_s, self._made = self._wanted.every_s, made.name
                 self._prune(made.name)
             self._due, self._is_owed = time.monotonic() + left_s, False
         except Exception as error:  # noqa: BLE001  a query must not fail because of its savepoints
@@ -148,6 +152,7 @@ class Keeper:
         """Drop what is not needed any more; who may not has more of them, and is told."""
         try:
             for each in found:
+                self._moved = time.monotonic()
                 places.drop(each.address)
         except Exception as error:  # noqa: BLE001  as above
             log.warning("Query %s: %s could not be dropped: %s", self._query, what, _told(error))
