@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -20,14 +20,14 @@ from onceonly.executor.slot import run_slot
 from onceonly.failpoints import FailpointError
 from onceonly.log.opening import look
 from onceonly.model import Guarantee, Mode
-from onceonly.ports import WriteContext
+from onceonly.ports import Option, WriteContext
 from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.settings.registry import BUILT_IN, remember
 from onceonly.sinks.files import FilesSink
 from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from onceonly.model import Handle
@@ -190,6 +190,51 @@ def test_so_it_is_though_the_sink_is_written_to_in_turn_with_another_one(
         ):
             coordinator.plan(last, sinks=["renamed"], run="s")
         coordinator = in_turn_with(checkpoint, "renamed", options)
+
+
+class PrefixSink(MemorySink):
+    """Notes what it has committed under a prefix, as Kafka's markers are named."""
+
+    name: ClassVar[str] = "prefixed"
+    declared: ClassVar[tuple[Option, ...]] = (
+        *MemorySink.declared,
+        Option(name="prefix", doc="of its books", default="p"),
+    )
+    books: ClassVar[dict[str, int]] = {}
+
+    def identity(self) -> Mapping[str, str | int]:
+        return {**super().identity(), "prefix": self.options["prefix"]}
+
+    def overlaps(self, identity: Mapping[str, str | int]) -> bool:
+        return identity["store"] == self.options["store"]
+
+    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        super().complete(context, epoch, handles)
+        self.books[self.options["prefix"]] = epoch
+
+    def newest_epoch(self, context: QueryContext) -> int | None:
+        return self.books.get(self.options["prefix"])
+
+
+def test_an_older_checkpoint_is_noticed_though_its_sink_has_another_prefix_by_now(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    remember(PrefixSink)
+    PrefixSink.books.clear()
+
+    def start(prefix: str) -> QueryCoordinator:
+        return started(checkpoint, "out", PrefixSink, store="s", prefix=prefix)
+
+    for epoch in range(3):
+        if epoch == 2:
+            backup = shutil.copytree(checkpoint, tmp_path / "backup")
+        decided(start("former"), PrefixSink({"store": "s", "prefix": "former"}), "out", epoch=epoch)
+        goes_on(checkpoint, epoch)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(backup, checkpoint)
+    for _ in range(2):
+        with pytest.raises(LogError, match="its sink out has chk-2: an older checkpoint was restored"):
+            start("another").plan(2, run="s")
 
 
 def test_a_sink_that_joins_late_is_asked_whether_an_older_checkpoint_was_restored(

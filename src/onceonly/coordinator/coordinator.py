@@ -20,9 +20,9 @@ from onceonly.coordinator.bounded import bounded
 from onceonly.coordinator.checking import Checks
 from onceonly.coordinator.commits import Commits
 from onceonly.coordinator.guarantees import common
-from onceonly.coordinator.left import left_sinks, owed_by, owed_sinks
+from onceonly.coordinator.left import left_of, left_sinks, owed_by, owed_sinks
 from onceonly.coordinator.letters import keep_apart
-from onceonly.coordinator.looking_back import look_back, past_of, renamed
+from onceonly.coordinator.looking_back import former, look_back, past_of
 from onceonly.coordinator.reader import Reader
 from onceonly.coordinator.stops import error_of
 from onceonly.coordinator.sweep import Sweeper
@@ -94,14 +94,14 @@ class Coordinator:
         self._revive: Revive = revive or (lambda *_: None)
         self._around: tuple[Link, ...] = ()
         self._asked: dict[str, Guarantee] = {}
-        self._renamed: list[Link] = []
+        self._former: dict[str, Link] = {}
         self._sweeper = Sweeper(
             log,
             self._sinks,
             context=self._context,
             record=self._record,
             left=lambda: left_sinks(
-                (*self._around, *self._renamed), self._participants, self._revive, query=log.query
+                left_of(self._around, self._participants) | self._former, self._revive, query=log.query
             ),
         )
         self._checks = Checks(
@@ -151,7 +151,7 @@ class Coordinator:
         names = sorted(self._participants if sinks is None else sinks)
         if continues is None:
             self._facts.clear()
-            self._asked, self._renamed = {}, []
+            self._asked, self._former = {}, {}
             # What hung before is asked anew.
             self._sinks.update({name: self._in_time(name) for name in self._participants})
         taking_part = {name: self._participants[name] for name in names}
@@ -178,7 +178,7 @@ class Coordinator:
                 sink, known = self._sinks[name], self._facts.get(name)
                 self._facts[name] = self._check(name) if known is None else dict(sink.refresh(known))
             look({name: targets[name] for name in unsure}, checked=True)
-            self._renamed += renamed(past, targets)
+            self._former |= former(past, targets)
             if barrier is None and self._inputs is not None and reading.inputs is not None:
                 barrier = self._inputs.barrier(epoch, reading.inputs)
             context = protocol.Context(

@@ -47,17 +47,20 @@ class LeftSink:
     newest: int | None
 
 
-def left_sinks(
-    links: Collection[Link], known: Collection[str], revive: Revive, *, query: str
-) -> Iterator[LeftSink]:
-    """Yield those of ``links`` that are not ``known``, with what they left open. Each is closed afterwards.
-
-    Raises nothing; the log names a target that cannot be asked.
-    """
+def left_of(links: Collection[Link], known: Collection[str]) -> dict[str, Link]:
+    """Return the newest of ``links`` for each sink in them that is not ``known``, by its name. Pure."""
     found: dict[str, Link] = {}
     for link in sorted(links, key=lambda each: (each.epoch, each.index), reverse=True):
         for name in link.uses.keys() - known:
             found.setdefault(name, link)
+    return found
+
+
+def left_sinks(found: Mapping[str, Link], revive: Revive, *, query: str) -> Iterator[LeftSink]:
+    """Yield those that are ``found``, as their links used them, with what they left open. Each is closed afterwards.
+
+    Raises nothing; the log names a target that cannot be asked.
+    """
     for name, link in sorted(found.items()):
         asked = background.begin("onceonly-left", _ask, name, link, revive, query)
         has_answered = bool(wait([asked], _WAIT_S).done)
@@ -112,9 +115,9 @@ def _let_go(asked: Future[LeftSink | None]) -> None:
 
 def _ask(name: str, link: Link, revive: Revive, query: str) -> LeftSink | None:
     """Return the sink, what it left open and how far it came; None where there is nothing to be asked."""
-    use, then = link.uses[name], link.settings.get(name, {})
-    sink = revive(name, use, then)
-    if sink is None:
+    use, then = link.uses.get(name), link.settings.get(name, {})
+    sink = None if use is None else revive(name, use, then)
+    if use is None or sink is None:
         return None
     try:
         if then and not differing(then, sink.identity()):

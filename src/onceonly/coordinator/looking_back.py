@@ -32,19 +32,19 @@ class Past(NamedTuple):
     """What the log says of sinks, by their names.
 
     ``seen`` are the newest links that name the sinks, ``written`` the newest that are complete and in which they have
-    something. ``new`` are those for which nothing was decided yet, ``others`` the newest links of sinks that are not
-    asked for.
+    something, ``decided`` the newest decisions for them; ``others`` are the newest links of sinks that are not asked
+    for.
     """
 
     seen: dict[str, Link]
     written: dict[str, Link]
-    new: set[str]
+    decided: dict[str, Link]
     others: dict[str, Link]
 
 
 def past_of(log: DecisionLog, epoch: int, around: Around, names: Collection[str]) -> Past:
     """Look through the epochs up to ``epoch``, newest first; ``around`` is what was read around it. Reads only."""
-    past = Past({}, {}, set(names), {})
+    past = Past({}, {}, {}, {})
     known = {epoch: (around.links, around.receipt), epoch - 1: (around.before, around.before_receipt)}
     for newest in range(epoch, max(epoch - EPOCHS_MAX, -1), -1):
         if len(past.written) == len(names):
@@ -54,8 +54,9 @@ def past_of(log: DecisionLog, epoch: int, around: Around, names: Collection[str]
         )
         for name in chain[-1].settings if chain else ():
             (past.seen if name in names else past.others).setdefault(name, chain[-1])
-        if chain and chain[-1].kind is LinkKind.COMMIT:
-            past.new.difference_update(chain[-1].settings)
+        for name in chain[-1].settings if chain and chain[-1].kind is LinkKind.COMMIT else ():
+            if name in names:
+                past.decided.setdefault(name, chain[-1])
         if _is_whole(chain, receipt):
             for name in handles_of(chain[-1].output):
                 if name in names:
@@ -63,17 +64,21 @@ def past_of(log: DecisionLog, epoch: int, around: Around, names: Collection[str]
     return past
 
 
-def renamed(past: Past, sinks: Mapping[str, Participant]) -> list[Link]:
-    """Return the newest links of sinks whose rows went where those of a new one of ``sinks`` are to go.
+def former(past: Past, sinks: Mapping[str, Participant]) -> dict[str, Link]:
+    """Return the newest links of sinks whose rows went where those of ``sinks`` are to go, under other books, by name.
 
-    Nobody asks for them otherwise, where the epoch before did not use them. Each has been checked.
+    Of each new one any other may be its former name; the same name may note what it writes under another prefix by now.
+    Nobody asks for those otherwise. Each of ``sinks`` has been checked.
     """
-    new = [sinks[name] for name in sorted(past.new)]
-    return [
-        link
-        for name, link in past.others.items()
-        if any(lies_there(each, link, name) for each in new if link.settings[name])
-    ]
+    found: dict[str, Link] = {}
+    for own_name, own in sinks.items():
+        links = past.others if own_name not in past.decided else {own_name: past.decided[own_name]}
+        for name, link in links.items():
+            then = link.settings[name]
+            is_other = name != own_name or differing(then, own.sink.identity())
+            if then and is_other and lies_there(own, link, name):
+                found[name] = link
+    return found
 
 
 def lies_there(own: Participant, link: Link, name: str) -> bool:

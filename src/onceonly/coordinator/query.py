@@ -29,7 +29,7 @@ from onceonly.log.actions import OPERATOR
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.log.runs import Run
-from onceonly.model import Mode, differing, letters_name
+from onceonly.model import Mode, letters_name
 from onceonly.settings.query import Replay, SinkSettings
 from onceonly.settings.registry import BUILT_IN, build, use_of
 from onceonly.stores.opened import told
@@ -193,7 +193,7 @@ class QueryCoordinator:
         """Make a sink that the query has no more. With secrets only where one that it has leads to the same target."""
         for member in self._members.values():
             own = member.participant
-            if own.use is not None and own.use.sink == use.sink and not differing(then, own.sink.identity()):
+            if own.use is not None and own.use.sink == use.sink and own.sink.overlaps(then):
                 options = {**member.settings.options, **use.options}
                 settings = SinkSettings(name=name, guarantee=use.guarantee, options=options)
                 return build(settings, member.sink_class, checkpoint=self.settings.checkpoint)
