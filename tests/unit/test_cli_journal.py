@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,11 +12,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.unit.journal_bench import held, opened, rows
+from tests.unit.journal_bench import FEED, held, opened, rows
 from tests.unit.scripted_server import STALL, ScriptedServer
 from tests.unit.test_feeds import until
 
 from onceonly.cli import EXIT_CANNOT_TELL, EXIT_USAGE, run
+from onceonly.errors import JournalError
 from onceonly.operations import journals
 from onceonly.sources.journal import Journal, Reader
 from onceonly.sources.journal.segments import SEGMENTS, name_of
@@ -111,6 +113,35 @@ def test_another_query_may_read_a_journal_whose_reader_is_forgotten(place: Path)
     assert reader.initial().reader != before.reader
     reader.close()
     assert held(place) == ["a", "b", "c"]
+
+
+def test_a_feed_at_another_address_goes_on_by_the_command_that_its_refusal_shows(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = "https://moved/it's here"
+    reader = Reader(Journal.at(str(place)), wait_s=0)
+    before = reader.initial()
+    reader.close()
+    with pytest.raises(JournalError, match="holds rows of letters a test, not of letters https") as refused:
+        Journal.at(str(place)).make(FEED, of)
+    command = shlex.split(refused.value.next_step.partition("another address: ")[2])
+    assert command[:3] == ["onceonly", "journal", "accept-move"]
+    with opened(place):
+        assert run([*command[1:], "--yes"]) == EXIT_USAGE
+    assert "is in use" in capsys.readouterr().err
+    assert run(command[1:]) == EXIT_USAGE  # nobody can be asked
+    for _ in range(2):
+        assert run([*command[1:], "--yes", "--because", "it has TLS"]) == 0
+    assert "it is recorded in" in capsys.readouterr().err
+    found = Journal.at(str(place)).make(FEED, of)
+    assert (found.of, found.journal) == (of, before.journal)
+    assert held(place) == ["a", "b", "c"]
+    reader = Reader(Journal.at(str(place)), wait_s=0)
+    reader.require(before)
+    reader.close()
+    with pytest.raises(JournalError) as other:
+        Journal.at(str(place)).make("another", of)
+    assert "accept-move" not in other.value.next_step
 
 
 def test_a_receiver_beside_a_job_writes_until_it_is_stopped_and_goes_on_after_a_kill(tmp_path: Path) -> None:

@@ -141,6 +141,32 @@ def drop(place: str, *, reader: bool, checkpoint: str | None, because: str, yes:
     return 0
 
 
+@journal.command("accept-move")
+@click.argument("place", metavar="JOURNAL")
+@click.argument("address", metavar="ADDRESS")
+@shared.hadoop_option
+@click.option(
+    "--checkpoint",
+    metavar="CHECKPOINT",
+    help="Whose log gets the record. Default: it is put beside the journal.",
+)
+@shared.because_option
+@shared.yes_option
+def accept_move(place: str, address: str, *, checkpoint: str | None, because: str, yes: bool) -> int:
+    """Accept that the feed of a journal is at another ADDRESS now, as its refusal of the journal shows it."""
+    from onceonly.operations import journals
+    from onceonly.operations.find import the_one
+
+    here = the_one(checkpoint) if checkpoint is not None else None
+    shared.tell(f"What comes from {address} goes on where {place} ends: it must be the same feed as before.")
+    if not shared.agreed("Is it?", yes=yes):
+        return shared.EXIT_ANOMALY
+    entry = journals.accept_move(place, address, checkpoint=here, because=because)
+    for sentence in entry.told:
+        shared.tell(sentence)
+    return 0
+
+
 def _pairs(texts: list[str]) -> dict[str, Any]:
     pairs = {}
     for text in texts:

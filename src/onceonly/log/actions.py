@@ -27,7 +27,7 @@ ACTIONS: Final = "actions/"
 UPKEEP: Final = "upkeep/"
 OPERATOR: Final = "operator-"
 """What the application of a link is called that an operator's command has put: no run has such a one."""
-TIDIES: Final = frozenset({"savepoint drop", "journal drop", "files expire"})
+TIDIES: Final = frozenset({"savepoint drop", "journal drop", "journal accept-move", "files expire"})
 """The commands whose records are in ``upkeep/``: broken off, they are simply run again."""
 NAMES_MAX: Final = 1_000
 """How many files a record names of a sink."""
@@ -40,6 +40,7 @@ _DID: Final = {
     "fork": "was gone on from",
     "savepoint drop": "had a savepoint deleted",
     "journal drop": "was the newest when a journal was dropped",
+    "journal accept-move": "was the newest when a journal's feed was given another address",
     "files expire": "was the newest when old epochs of files were expired",
 }
 """What a command did to an epoch; the others end it."""

@@ -11,7 +11,7 @@ from onceonly.operations import records
 from onceonly.sources.journal.claims import Claim
 from onceonly.sources.journal.lock import Hold, holder_of
 from onceonly.sources.journal.place import AGAIN, IDENTITY, READING, RECEIVING, Journal
-from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, name_of
+from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, Identity, encode_note, name_of
 from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
@@ -114,6 +114,26 @@ def drop_reader(address: str, *, checkpoint: Checkpoint | None = None, because: 
     return entry
 
 
+def accept_move(address: str, of: str, *, checkpoint: Checkpoint | None = None, because: str = "") -> Entry:
+    """Say that the feed of a journal is at another address now, and goes on where it was. Idempotent.
+
+    ``of`` is the address as the feed's refusal of this journal shows it. Raises as ``drop``.
+    """
+    journal = _there(address)
+    identity = journal.identity()
+    assert identity is not None  # noqa: S101  it is there
+    with (
+        _unused(journal),
+        _recorded(
+            journal, address, checkpoint, because, f"it is of {identity.feed} {of}, and was of {identity.of}",
+            command="journal accept-move",
+        ) as entry,
+    ):  # fmt: skip
+        moved = Identity(journal=identity.journal, feed=identity.feed, of=of)
+        journal.store.replace(IDENTITY, encode_note("journal", moved))
+    return entry
+
+
 def _remove_folders(journal: Journal, folder: Path) -> None:
     """Remove the journal's folders and locks; what is not its own stays where it is, and so does its folder."""
     for name in ("writer", "reader"):
@@ -127,11 +147,17 @@ def _remove_folders(journal: Journal, folder: Path) -> None:
 
 @contextmanager
 def _recorded(
-    journal: Journal, address: str, checkpoint: Checkpoint | None, because: str, after: str
+    journal: Journal,
+    address: str,
+    checkpoint: Checkpoint | None,
+    because: str,
+    after: str,
+    *,
+    command: str = "journal drop",
 ) -> Iterator[Entry]:
     book = records.beside(address_of(address)) if checkpoint is None else records.of_checkpoint(checkpoint)
     before = f"the journal {journal.where} was there"
-    with records.kept(book, command="journal drop", because=because, before=before) as entry:
+    with records.kept(book, command=command, because=because, before=before) as entry:
         yield entry
         entry.after = after
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import uuid
 from typing import TYPE_CHECKING, Final
@@ -91,7 +92,13 @@ class Journal:
         if (found.feed, found.of) != (feed, of):
             raise JournalError(
                 f"the journal {self.where} holds rows of {found.feed} {found.of}, not of {feed} {of}",
-                next_step="give each feed a journal of its own",
+                next_step="give each feed a journal of its own"
+                + (
+                    "; or, if it is the same one at another address: onceonly journal accept-move "
+                    f"{shlex.quote(self.where)} {shlex.quote(of)}"
+                    if found.feed == feed
+                    else ""
+                ),
             )
         return found
 
