@@ -267,7 +267,7 @@ def install() -> None:
     real_exception: Any = StreamingQuery.exception
 
     @functools.wraps(_await)
-    def awaited(self: Any, timeout: float | None = None) -> bool | None:  # noqa: ANN401  PySpark's own
+    def awaited(self: Any, timeout: int | None = None) -> bool | None:  # noqa: ANN401  PySpark's own
         with _until_told(self):
             try:
                 done: bool | None = _await(self, timeout)
@@ -289,7 +289,7 @@ def install() -> None:
         error = real_exception(self)
         return None if error is not None and isinstance(find_error(error), StoppedError) else error
 
-    StreamingQuery.awaitTermination = awaited  # type: ignore[method-assign,assignment]
+    StreamingQuery.awaitTermination = awaited  # type: ignore[method-assign]
     StreamingQuery.isActive = property(active)  # type: ignore[method-assign,assignment]
     StreamingQuery.exception = exception  # type: ignore[method-assign]
     atexit.register(lambda: wait(list(_watches.values()), timeout=_TOLD_S))
