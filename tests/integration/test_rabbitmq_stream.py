@@ -300,6 +300,7 @@ def test_a_campaigns_feeder_goes_on_though_a_server_that_died_has_lost_what_it_w
             time.monotonic() + 6
         )  # a server that is killed within seconds does not find the stream again
         assert until(lambda: time.monotonic() > settled and flow.distinct > 600, 60), "its distance"
+        assert rabbit._process is not None
         os.kill(rabbit._process.pid, signal.SIGSTOP)
         flow.ahead_of = flow.distinct - 300
         assert until(lambda: flow.distinct - flow.ahead_of > 600, 30), "it does not wait for what it has sent"

@@ -280,25 +280,25 @@ def test_at_the_end_of_a_run_what_came_to_nothing_is_tried_once_more(
 ) -> None:
     noted = sorted((query.path / "commits").iterdir())
     texts = [each.read_text(encoding="utf-8") for each in noted]
-    for each in noted:
-        each.unlink()
-    each = keeper(query, tmp_path / "place", every_s=3600)
-    each.end()
-    assert each._working is None  # no epoch was noted in this run
-    each.look()
-    until_done(each)
+    for path in noted:
+        path.unlink()
+    one = keeper(query, tmp_path / "place", every_s=3600)
+    one.end()
+    assert one._working is None  # no epoch was noted in this run
+    one.look()
+    until_done(one)
     assert epochs(tmp_path / "place") == []
     for path, text in zip(noted, texts, strict=True):
         path.write_text(text, encoding="utf-8")
     for _ in range(2):
-        each.end()
-        until_done(each)
+        one.end()
+        until_done(one)
     assert epochs(tmp_path / "place") == [1]
 
 
 def slowly(monkeypatch: pytest.MonkeyPatch, steps: Iterable[float]) -> None:
     """Let a copy come further so many times, each after so many seconds, before it is made."""
-    make = keeping.create
+    make = making.create
 
     def made(*arguments: str, told: Callable[[int, int, int], None], **more: bool) -> Savepoint:
         for pause_s in steps:

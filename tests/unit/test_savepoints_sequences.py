@@ -304,7 +304,7 @@ def test_of_a_checkpoint_that_was_moved_by_hand_an_earlier_savepoint_is_restored
     former, now = query.path, tmp_path / "moved"
     former.rename(now)
     assert run("checkpoints", "accept-move", now, "--yes").returncode == 0
-    withdrawn = ("--output", "withdraw")
+    withdrawn = ["--output", "withdraw"]
     if is_back:
         now.rename(former)
         refused = restore(tmp_path / "early", tmp_path / "to", *withdrawn)
@@ -317,7 +317,7 @@ def test_of_a_checkpoint_that_was_moved_by_hand_an_earlier_savepoint_is_restored
             tmp_path / "early", tmp_path / "to", *withdrawn, "--moved-to", str(tmp_path / "nowhere")
         )
         assert (wrong.returncode, "is not the checkpoint of query" in wrong.stderr) == (64, True)
-        withdrawn = (*withdrawn, "--moved-to", str(now))
+        withdrawn += ["--moved-to", str(now)]
     assert refused.returncode == 64
     done = restore(tmp_path / "early", tmp_path / "to", *withdrawn)
     assert done.returncode == 0, done.stderr

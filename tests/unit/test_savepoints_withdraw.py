@@ -455,6 +455,7 @@ def test_what_sinks_have_written_in_turn_is_taken_back_from_each(tmp_path: Path,
     (tmp_path / "box-b/t9-0.open").touch()  # by a run that was killed
     names = sorted({"abc"[epoch % 3] for epoch in range(1, epochs + 1)})
     *others, last = [("--sink", f"{name}=operator_bench:GivingBoxSink") for name in names]
+    named = [word for each in others for word in each]
     words = (
         "savepoint",
         "restore",
@@ -465,12 +466,11 @@ def test_what_sinks_have_written_in_turn_is_taken_back_from_each(tmp_path: Path,
         "withdraw",
         "--yes",
     )
-    words = (*words, *(word for each in others for word in each))
-    unnamed = run(*words)
+    unnamed = run(*words, *named)
     assert unnamed.returncode == 64
     assert f"if that is your class, say so with --sink {names[-1]}=" in " ".join(unnamed.stderr.split())
     assert len(list(tmp_path.glob("box-*/*.done"))) == 2 * (epochs + 1)
-    done = run(*words, *last)
+    done = run(*words, *named, *last)
     assert done.returncode == 0, done.stderr
     left = sorted(path.name for path in tmp_path.glob("box-*/*.*"))
     assert left == [".t9-0.aborted", "t0-0.done", "t0-1.done"]

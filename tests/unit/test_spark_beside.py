@@ -21,6 +21,7 @@ from onceonly.model import Stamp
 from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.sinks.files import FilesSink
 from onceonly.spark import beside, writer
+from onceonly.stores.access import Hadoop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +67,7 @@ def test_the_server_tells_of_a_request_for_this_run_and_notes_that_it_was_seen(p
 
 def test_the_answer_is_the_name_of_a_column_however_the_request_is_worded(path: Path) -> None:
     StopFiles(path).put(Stop(run="r", began=BEGAN, who="ann", stamp=BEGAN, because="`a` \"b\" 'c', d:\n"))
-    [field] = beside.make_format(beside.Hadoop())(question(path)).schema().fields
+    [field] = beside.make_format(Hadoop())(question(path)).schema().fields
     assert "because" in json.loads(field.name)["asked"]
 
 
@@ -82,7 +83,12 @@ def test_the_group_is_kept_by_the_server_which_tells_what_is_wrong_with_it(
     query.decide(0, {"t": {0: 1}})
     ends: list[Keeper] = []
     close = Keeper.close
-    monkeypatch.setattr(Keeper, "close", lambda self, *a: (ends.append(self), close(self, *a)))
+
+    def closed(self: Keeper) -> None:
+        ends.append(self)
+        close(self)
+
+    monkeypatch.setattr(Keeper, "close", closed)
     asked = question(query.checkpoint, **{"onceonly.lag.group": "g"}) | {"query": query.id}
     beside.answer(asked)
     told = beside.answer({**asked, "over": "1"})
@@ -158,7 +164,7 @@ class Session:
         return self.options(**{name: text})
 
     def load(self) -> Any:  # noqa: ANN401  as much of a frame as is asked for
-        return SimpleNamespace(schema=beside.make_format(beside.Hadoop())(self.given).schema())
+        return SimpleNamespace(schema=beside.make_format(Hadoop())(self.given).schema())
 
 
 class Query:
@@ -185,7 +191,12 @@ def test_the_client_stops_a_query_that_is_idle_and_has_its_end_written_down(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(beside, "_await", lambda query, s: (waits.append(s), query.over)[1], raising=False)
+
+    def awaited(query: Query, seconds: float) -> bool:
+        waits.append(seconds)
+        return query.over
+
+    monkeypatch.setattr(beside, "_await", awaited, raising=False)
     monkeypatch.setattr(beside, "_is_active", lambda query: not query.over, raising=False)
     query = Query(busy=3)
     asking(path)
