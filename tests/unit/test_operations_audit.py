@@ -303,6 +303,20 @@ def test_a_table_by_key_tells_what_its_rows_add_up_to_while_none_was_replaced(
     assert told in " ".join(found[-1].told)
 
 
+def test_a_table_by_key_that_somebody_has_emptied_differs(tmp_path: Path) -> None:
+    """Rows that were written may have been replaced, but not all of them: those of the newest epoch stand."""
+    job = Job(ByKey(), tmp_path)
+    with job.world, closing(sqlite3.connect(test_conformance_sql.database_of(job.world.options))) as db, db:
+        db.execute("DELETE FROM results WHERE rowid > 1")
+        db.commit()
+        assert job.audit().findings[-1].word is Word.NOT_TOLD
+        db.execute("DELETE FROM results")
+        db.commit()
+        last = job.audit().findings[-1]
+    assert (last.epoch, last.word) == (None, Word.DIFFERS)
+    assert "nothing has replaced the rows that came last" in last.told[0]
+
+
 def test_of_a_table_whose_rows_are_deleted_it_is_said_why_nothing_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -328,8 +328,7 @@ def _in_all(
         if isinstance(held, Untold):
             return finding(Word.NOT_TOLD, f"the target does not tell whether all rows stand: {held.why}")
         if held.replaced and held.rows < rows and not held.wrong:
-            number = f"{n(rows, 'row was')} decided in all, and the target has {held.rows}"
-            return finding(Word.NOT_TOLD, f"{number}: {held.replaced}")
+            return finding(*_of_fewer(held, rows))
         if held.rows == rows and not held.wrong and is_same:
             return finding(Word.SAME, *told)
         now = look.newest(checkpoint, limit=None, history=True)
@@ -343,6 +342,14 @@ def _in_all(
     number = f"{rows} to {n(most, 'row was')} decided while it was counted, and the target has {counted}"
     is_within = rows <= counted <= most and not stays
     return finding(Word.NOT_TOLD if is_within else Word.DIFFERS, *sorted(stays or ()), number)
+
+
+def _of_fewer(held: Held, rows: int) -> tuple[Word, str]:
+    """Say what fewer rows by key are than were decided: most may have been replaced, but not the last ones."""
+    number = f"{n(rows, 'row was')} decided in all, and the target has {held.rows}"
+    if held.rows == 0:
+        return Word.DIFFERS, f"{number}, though nothing has replaced the rows that came last"
+    return Word.NOT_TOLD, f"{number}: {held.replaced}"
 
 
 def _read_back(
