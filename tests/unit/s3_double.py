@@ -180,7 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
             name, value = (
                 ("x-goog-if-generation-match", "0") if self.double.google else ("If-None-Match", "*")
             )
-            if self.headers.get(name) == value and key in objects and not self.double.lies:
+            asked = self.headers.get(name, value if key not in objects else None)
+            # Any other version is one that there never was.
+            if asked is not None and (key in objects or asked != value) and not self.double.lies:
                 return 412, {}, _xml("PreconditionFailed")
             objects[key] = body
             version = {"x-amz-version-id": f"v{len(self.double.requests)}"} if self.double.versions else {}

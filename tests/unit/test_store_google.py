@@ -17,6 +17,7 @@ from onceonly.stores.access import Hadoop
 from onceonly.stores.address import parse
 from onceonly.stores.objects import ObjectStore
 from onceonly.stores.port import Store, put_once
+from onceonly.stores.rights import require_rights
 from onceonly_proof.stores.laws import NAME, RewritableLaws
 
 if TYPE_CHECKING:
@@ -118,3 +119,29 @@ def test_a_right_that_is_missing_is_named(double: S3Double, store: ObjectStore, 
         store.prepare([])
     right = {"PUT": "create", "GET": "get", "LIST": "list", "DELETE": "delete"}[method]
     assert f"storage.objects.{right}" in caught.value.next_step
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_of_a_bucket_each_right_is_asked_for_by_what_changes_nothing(double: S3Double) -> None:
+    place = parse(f"gs://{BUCKET}/chk")
+    store_at(double).put_if_absent("links/1", b"x")
+    before = dict(double.objects)
+    assert require_rights(place, ["", "onceonly/"]) == ""
+    for call, verb in (("LIST", "listed"), ("HEAD", "read"), ("PUT", "put"), ("DELETE", "removed")):
+        double.denied = {call}
+        with pytest.raises(ConfigurationError, match=f"could not be {verb}: Google Cloud Storage"):
+            require_rights(place, ["", "onceonly/"])
+    assert double.objects == before
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_a_bucket_that_knows_no_versions_keeps_nothing_of_the_question(double: S3Double) -> None:
+    double.lies = True
+    assert require_rights(parse(f"gs://{BUCKET}/chk")) == ""
+    assert double.objects == {}
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_a_right_that_no_answer_tells_of_is_not_taken_for_granted(double: S3Double) -> None:
+    double.fault("PUT", Fault(400, "InvalidArgument"))
+    assert require_rights(parse(f"gs://{BUCKET}/chk")).startswith("what may be put in gs://")

@@ -30,7 +30,7 @@ from onceonly.stores.streams import PART_BYTES, ObjectStream
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from obstore import ObjectMeta
+    from obstore import ObjectMeta, UpdateVersion
     from obstore.store import ObjectStore as Client
 
     from onceonly.errors import ConfigurationError, OnceonlyError
@@ -265,6 +265,24 @@ class ObjectStore:
         except BaseError as error:
             raise self._refusal(error, folder, "listed") from None
         return None
+
+    def may_put(self, name: str) -> bool:
+        """See that an object may be put, by a put over a version of it that there never was: none is carried out.
+
+        Of Google Cloud Storage, which looks at rights before it looks for the version. ``name`` is one that nothing
+        has; false where it cannot be seen. Raises ``ConfigurationError`` that names the right.
+        """
+        never: UpdateVersion = {"version": "1"}
+        try:
+            obstore.put(self._client, self._path(name), b"", mode=never, use_multipart=False)
+        except _TAKEN:
+            return True
+        except (*_DENIED, FileNotFoundError) as error:
+            raise self._refusal(error, name, "put") from None
+        except BaseError:
+            return False
+        self.delete(name)  # what imitates a store may know no such condition
+        return True
 
     def delete(self, name: str) -> None:
         try:

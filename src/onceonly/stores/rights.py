@@ -1,8 +1,9 @@
 """What a store lets the job do below a place, asked by what changes nothing. An operator's process.
 
-S3 looks at rights before it looks for an upload: a part of one that nobody has begun needs the right to put, and is
-refused as there is no such upload. Nothing is removed but what is not there, and in a bucket that keeps versions not
-even that, as it would leave a mark. Other stores tell of a right only in doing what needs it.
+Stores look at rights before they look for what is named. S3 refuses a part of an upload that nobody has begun, Google a
+put over a version that there never was: each needs the right to put. Nothing is removed but what is not there; in a
+bucket of S3 that keeps versions not even that, as it would leave a mark. Azure tells of a right only in doing what
+needs it.
 """
 
 from __future__ import annotations
@@ -30,10 +31,8 @@ def require_rights(address: Address, folders: Sequence[str] = ("",), *, in_parts
     which have to be listed. Return why some of it cannot be seen, empty where all is. Raises ``ConfigurationError``
     that names the right that is missing, ``UnavailableError``.
     """
-    store, unseen = (
-        open_store(address),
-        f"what may be put and removed in {address.shown} shows only in doing it",
-    )
+    store = open_store(address)
+    unseen = f"what may be put and removed in {address.shown} shows only in doing it"
     from onceonly.stores.objects import ObjectStore  # open_store says it where the package is missing
 
     if not isinstance(store, ObjectStore):
@@ -42,14 +41,15 @@ def require_rights(address: Address, folders: Sequence[str] = ("",), *, in_parts
         name = store.any_name(folder)
         if name is not None:
             store.head(name)
-    if address.kind is not Kind.S3:
+    if address.kind is Kind.AZURE:
         return unseen
-    try:
-        uploads = open_uploads(replace(address, path=""))
-    except SetupError:
-        return f"{unseen}: without the package boto3, S3 is not asked"
-    if in_parts:
-        for folder in folders:
+    uploads: S3Uploads | None = None
+    if address.kind is Kind.S3:
+        try:
+            uploads = open_uploads(replace(address, path=""))
+        except SetupError:
+            return f"{unseen}: without the package boto3, S3 is not asked"
+        for folder in folders if in_parts else ():
             next(uploads.standing(_below(address, folder)), None)
     try:
         hidden = _changing(store, uploads, address, folders)
@@ -61,13 +61,19 @@ def require_rights(address: Address, folders: Sequence[str] = ("",), *, in_parts
 
 
 def _changing(
-    store: ObjectStore, uploads: S3Uploads, address: Address, folders: Sequence[str]
+    store: ObjectStore, uploads: S3Uploads | None, address: Address, folders: Sequence[str]
 ) -> Sequence[str]:
     """Ask for what changes something; return what cannot be seen."""
-    keeps_versions, hidden = uploads.keeps_versions(), dict[str, None]()
+    # Google keeps versions of what there was, and no mark of what there was not.
+    keeps_versions, hidden = uploads.keeps_versions() if uploads else False, dict[str, None]()
     for folder in folders:
         name = uuid.uuid4().hex
-        if not uploads.may_put(_below(address, f"{folder}{name}")):
+        may_put = (
+            uploads.may_put(_below(address, f"{folder}{name}"))
+            if uploads
+            else store.may_put(f"{folder}{name}")
+        )
+        if not may_put:
             hidden["put"] = None
         if keeps_versions is False:
             store.delete(f"{folder}{name}")
