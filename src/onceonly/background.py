@@ -111,10 +111,6 @@ def at_once(
 ) -> tuple[T, T2, T3]: ...
 @overload
 def at_once(
-    abreast: int, one: Callable[[], T], two: Callable[[], T2], three: Callable[[], T3], four: Callable[[], T4], /
-) -> tuple[T, T2, T3, T4]: ...
-@overload
-def at_once(
     abreast: int,
     one: Callable[[], T],
     two: Callable[[], T2],

@@ -206,7 +206,7 @@ class PrefixSink(MemorySink):
         return {**super().identity(), "prefix": self.options["prefix"]}
 
     def overlaps(self, identity: Mapping[str, str | int]) -> bool:
-        return identity["store"] == self.options["store"]
+        return bool(identity["store"] == self.options["store"])
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         super().complete(context, epoch, handles)

@@ -35,13 +35,12 @@ except ImportError:  # PySpark 4.0: what is given to a writer depends on this cl
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
     from onceonly.coordinator.query import Assignment
     from onceonly.executor.ballot import Ballot
-    from onceonly.log.stops import Stop
     from onceonly.model import Plan
     from onceonly.savepoints.keeping import Keeper
     from onceonly.settings.query import QuerySettings, SinkSettings
@@ -198,13 +197,11 @@ def plan_epoch(stream: Stream, columns: tuple[tuple[str, str], ...]) -> SlotWrit
     checkpoint = SparkCheckpoint.at(stream.query.checkpoint)
     # Where the driver has a Python of ours, that hears of a request to end.
     is_heard = bool(stream.start.rpartition(".")[0])
-    requests: Callable[[], list[Stop]]
-    requests = list if is_heard else partial(beside.requests, stream.query.checkpoint)
     query, epoch, asked = background.at_once(
         checkpoint.files.abreast,
         checkpoint.query,
         checkpoint.epoch,
-        requests,
+        lambda: [] if is_heard else beside.requests(stream.query.checkpoint),
     )
     key = (*stream.key(query), columns)
     with _planning.use(key, lambda: stream.coordinator("planner", columns), fits=stream.fits) as coordinator:
