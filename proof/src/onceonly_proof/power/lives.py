@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceonly import failpoints
 from onceonly_proof.campaign.task import READY
 from onceonly_proof.handover import until
 from onceonly_proof.power.task import Done, Task
@@ -29,9 +30,17 @@ class Life:
         self.with_sums = with_sums
         """Whether Hadoop keeps checksums beside Spark's files."""
         self._tasks = 0
+        self._deaths = 0
+        self._armed, self._fired = folder / "armed", folder / "fired"
+        self._fired.mkdir()
+        failpoints.arm(self._armed, ())
         command = [sys.executable, "-W", "ignore", "-m", "onceonly_proof.power.job", str(folder)]
         command += ["--with-sums"] if with_sums else []
-        self.process = JobProcess.start(command, log=folder / "job.log", env={}, cwd=folder)
+        env = {
+            "ONCEONLY_FAILPOINTS": f"@{self._armed}",
+            "ONCEONLY_FAILPOINTS_DIR": str(self._fired),
+        }
+        self.process = JobProcess.start(command, log=folder / "job.log", env=env, cwd=folder)
 
     @property
     def session(self) -> int:
@@ -47,6 +56,19 @@ class Life:
         self.wait_ready()
         task.give(self.folder, self._tasks)
         self._tasks += 1
+
+    def let_die(self, death: str) -> None:
+        """Have a worker of Spark's die in what it runs next, in the place of one that has not died yet."""
+        self._deaths += 1
+        failpoints.arm(self._armed, (f"{death}#{self._deaths}",))
+
+    def spare(self) -> None:
+        """Let no worker die from now on."""
+        failpoints.arm(self._armed, ())
+
+    def deaths(self) -> int:
+        """Count the workers that have died so."""
+        return len(failpoints.fired(self._fired))
 
     def done(self) -> Done | None:
         """Return the answer to the task given last, None where it is at work."""

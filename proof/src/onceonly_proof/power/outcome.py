@@ -41,7 +41,9 @@ class Found(msgspec.Struct, kw_only=True):
     """States after which the query needed a person."""
     restarts: int = 0
     rescales: int = 0
-    """Recoveries after which the state was dealt to another number of partitions, and the query went on."""
+    """How often the state was dealt to another number of partitions, and the query went on: cut there, or recovered."""
+    deaths: int = 0
+    """Workers of Spark's that were killed in a run that was cut, or in its recovery."""
     codes: dict[str, int] = msgspec.field(default_factory=dict)
     examples: list[str] = msgspec.field(default_factory=list)
 

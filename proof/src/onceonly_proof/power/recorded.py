@@ -11,7 +11,7 @@ import random
 from typing import TYPE_CHECKING
 
 from onceonly.errors import SetupError
-from onceonly_proof.power import plan, recording
+from onceonly_proof.power import plan, recording, workers
 from onceonly_proof.power.audits import judge
 from onceonly_proof.power.tree import STYLES, Keep
 
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
     from onceonly_proof.power.outcome import Found
     from onceonly_proof.power.stage import Stage, World
-    from onceonly_proof.power.task import Pipeline
+    from onceonly_proof.power.task import Pipeline, Task
 
 _EPOCHS = 4
 _LATE_FILES = 2
 # Every so many states the recovery is cut, too.
 _AGAIN = 3
+# Every so many states a worker dies in the recovery.
+_DEATH = 4
 # Every so many states the query is rescaled after its recovery, where Spark can do that.
 _RESCALE = 12
 _PARTITIONS_MIN = 3
@@ -39,12 +41,16 @@ def cuts(stage: Stage, pipeline: Pipeline, found: Found, *, seed: int) -> Iterat
     """
     world = stage.world(pipeline)
     world.feed(_EPOCHS)
-    done = stage.life(world.pipeline).run(world.task(epochs=_EPOCHS))
-    if not done.ok:
-        raise SetupError(
-            f"the query {pipeline.name} failed without a power cut: {done.code} {done.what}",
-            next_step="see that it runs on an ordinary disk",
-        )
+    is_second = found.recordings % 2 == 1
+    death = workers.death(random.Random(seed)) if is_second else ""  # noqa: S311  a seeded choice
+    if is_second and pipeline.can_rescale:
+        _run(stage, world, found, world.task(epochs=_EPOCHS))
+        _run(stage, world, found, world.task(rescale=_PARTITIONS_MIN + 2))
+        found.rescales += 1
+        # Whoever types it sees that it is durable before the query goes on: Spark's repartition syncs nothing.
+        stage.disk.restore(stage.recording, at=stage.disk.save(stage.recording), keep=Keep("all", 0))
+        world.feed(_EPOCHS)
+    _run(stage, world, found, world.task(epochs=_EPOCHS), death=death)
     count = stage.disk.save(stage.recording)
     # What comes next says that it is older: a barrier that names no files would now mean others.
     world.feed(_LATE_FILES, early=True)
@@ -61,6 +67,18 @@ def cuts(stage: Stage, pipeline: Pipeline, found: Found, *, seed: int) -> Iterat
         found.ordinals_hit = before + len(hit)
         found.operations_hit |= {said[cut.at - 1] for cut in state.cuts if cut.at}
         yield len(hit) == count + 1
+
+
+def _run(stage: Stage, world: World, found: Found, task: Task, *, death: str = "") -> None:
+    """Run the query to its end without a cut; a worker may die."""
+    life = stage.life(world.pipeline)
+    with workers.dying(life, found, death):
+        done = life.run(task)
+    if not done.ok:
+        raise SetupError(
+            f"the query {world.pipeline.name} failed without a power cut: {done.code} {done.what}",
+            next_step="see that it runs on an ordinary disk",
+        )
 
 
 def _try(stage: Stage, world: World, found: Found, state: plan.State, said: list[str]) -> None:
@@ -103,7 +121,12 @@ def _recover(stage: Stage, world: World, found: Found, cut: plan.Cut, where: str
     """Start the query on what is there, judge it at its end, and count it; say whether all is well."""
     # Epochs of another size than before: what is planned anew is not what was planned.
     task = world.task(files=1 + (cut.at + cut.keep.seed) % 3, epochs=2)
-    done = stage.life(world.pipeline).run(task)
+    draw = random.Random(cut.at + cut.keep.seed)  # noqa: S311  a seeded choice
+    death = workers.death(draw) if found.states % _DEATH == _DEATH - 1 else ""
+    where += f", {death}" if death else ""
+    life = stage.life(world.pipeline)
+    with workers.dying(life, found, death):
+        done = life.run(task)
     judged = judge(task, world.values, drained=done.ok)
     found.add(where, done, judged, cuts=cuts)
     return done.ok and not judged.bad
