@@ -29,6 +29,7 @@ from onceonly_proof.conformance.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from onceonly_proof.conformance import SinkConformance
     from onceonly_proof.conformance.query import Query
 
 # How many paths each of https://docs.python.org/3/library/audit_events.html begins with, of those that change names.
@@ -76,13 +77,14 @@ def _die(action: Callable[[], object], nth: int, folder: str) -> None:
 
 @dataclass
 class Stage:
-    """A query of two slots, its target and Spark's files, all below ``folder``."""
+    """A query of two slots, its target and Spark's files, all below ``folder``; but the target where it is no files."""
 
     folder: Path
+    suite: SinkConformance = field(default_factory=FilesSuite)
     world: World = field(init=False)
 
     def __post_init__(self) -> None:
-        self.world = World(FilesSuite(), self.here)
+        self.world = World(self.suite, self.here)
         for name in ("offsets", "commits"):
             (self.checkpoint / name).mkdir(parents=True)
         told = json.dumps({"id": self.world.query})
@@ -147,7 +149,8 @@ class Stage:
             self.world.prepared([900, 901], epoch=epoch, slot=5)
 
     def _life(self, epochs: int, checkpoint: Path) -> Query:
-        return self.world.run(epochs=epochs, slots=SLOTS, checkpoint=str(checkpoint))
+        query = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"]
+        return self.world.run(query=query, epochs=epochs, slots=SLOTS, checkpoint=str(checkpoint))
 
     @staticmethod
     def _set_barrier(epoch: int, checkpoint: Path) -> None:
