@@ -245,7 +245,8 @@ def test_of_what_cannot_be_committed_as_it_is_the_way_out_is_told(
     coordinator.decide(1)
     found = explained(coordinator, "t1-0", "--sink", f"box={__name__}:Hurt")
     assert found["target"] == "it is in the box; but a file of it is gone"
-    assert "stops with IN_DOUBT" in found["next_start"]
+    assert "the others of" in found["next_start"]
+    assert "are committed, and the query stops with IN_DOUBT" in found["next_start"]
     assert found["command"].startswith("onceonly transactions abort t1-0 ")
     assert found["command"].endswith(" --against-decision --because TEXT")
     assert "ends in doubt" in found["opposite"]

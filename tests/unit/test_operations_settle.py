@@ -258,6 +258,7 @@ def test_what_is_in_doubt_stays_and_is_said(coordinator: QueryCoordinator) -> No
     told = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
     assert told.returncode == 1
     assert "in doubt: it is not in the box" in told.stdout
+    assert "onceonly transactions explain TRANSACTION" in " ".join(told.stderr.split())
     assert "t2-0" in told.stdout
     assert "loser.open" in coordinator.seen()
     assert coordinator.log.receipt(2) is None

@@ -26,15 +26,21 @@ def since(checkpoint: str, epoch: int) -> Iterator[Action]:
 
 
 def in_doubt(error: InDoubtError, checkpoint: str, epoch: int, applications: Collection[str]) -> InDoubtError:
-    """Return the error of an epoch in doubt; where an abort against its decision has put no link, with that.
+    """Return the error of an epoch in doubt, with the commands that tell more.
+
+    Where an abort against its decision has put no link, with that.
 
     It was killed, or stopped on its way: what it has aborted, no link says to be given up, and its target alone may not
     prove it. ``applications`` are those of the links.
     """
     aborts = [each for each in since(checkpoint, epoch) if each.command == "abort" and each.against]
-    if not aborts or aborts[-1].plan in applications:
-        return error
     path = shlex.quote(address_of(checkpoint).shown)
+    if not aborts or aborts[-1].plan in applications:
+        return InDoubtError(
+            error.what,
+            next_step=f"{error.next_step} If it comes again: onceonly transactions list {path} names what is in doubt, "
+            f"and onceonly transactions explain TRANSACTION {path} what to type",
+        )
     return InDoubtError(
         f"{error.what} {aborts[-1].sentence}",
         next_step=f"onceonly transactions abort chk-{aborts[-1].epoch} {path} --against-decision --because TEXT ends "

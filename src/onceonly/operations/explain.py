@@ -204,16 +204,16 @@ def _outlook(model: CheckpointModel, handle: HandleView, standing: Standing) -> 
             "",
             "to commit it: no command here does, as its rows might then be there twice",
         )
+    stops = f"the others of {epoch} are committed, and the query stops with IN_DOUBT, and aborts and writes nothing"
     does = {
         Stands.OPEN: f"it commits this transaction and all others of {epoch}, before it reads a row",
         Stands.COMMITTED: f"it finds this transaction committed, commits the others of {epoch}, and puts the receipt",
         Stands.GONE: f"it finds this transaction lost, and writes its {n(rows, 'row')} again, once",
         Stands.UNKNOWN: "it asks the target to commit this transaction: open, it is committed; lost for sure, its "
-        f"{n(rows, 'row is')} written again, once; if nobody can tell, the query stops with IN_DOUBT and changes "
-        "nothing",
+        f"{n(rows, 'row is')} written again, once; if nobody can tell, {stops}",
     }[standing.stands]
     if standing.hindered:
-        does = "the query stops with IN_DOUBT, and changes nothing: a part of what waits is gone, or damaged"
+        does = f"{stops}: a part of what waits is gone, or damaged"
     opposite = "to abort it (--against-decision --because TEXT): "
     opposite += (
         "its rows are visible, and no command here takes them back"
