@@ -6,6 +6,8 @@ import contextlib
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,24 +21,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit import http_double, s3_double
+from tests.unit.dying import die_at
 from tests.unit.operator_bench import PATH, Ran, run
 from tests.unit.test_conformance_sinks import TestFiles as FilesSuite
 
 from onceonly import failpoints
+from onceonly.coordinator import by_hand
+from onceonly.log.opening import look
 from onceonly_proof.conformance.workload import Workload
 from onceonly_proof.conformance.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from onceonly_proof.conformance import SinkConformance
+    from onceonly.errors import InDoubtError
     from onceonly_proof.conformance.query import Query
+    from onceonly_proof.conformance.subject import Subject
 
-# How many paths each of https://docs.python.org/3/library/audit_events.html begins with, of those that change names.
-_NAMES = {"os.link": 2, "os.mkdir": 1, "os.remove": 1, "os.rename": 2, "os.rmdir": 1}
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-# A look at who is alive, and whether a file system is fit, are nobody's state.
-_NO_STATE = ("/alive", "probe")
 SINK = ("--sink", "files=onceonly.sinks.files:FilesSink")
 SLOTS = 2
 
@@ -54,22 +55,7 @@ def killed(action: Callable[[], object], nth: int, folder: Path) -> bool:
 
 
 def _die(action: Callable[[], object], nth: int, folder: str) -> None:
-    left = nth
-
-    def step(event: str, arguments: tuple[object, ...]) -> None:
-        nonlocal left
-        paths = arguments[: _NAMES.get(event, 0)]
-        if event == "open" and isinstance(flags := arguments[2], int) and flags & _WRITES:
-            paths = arguments[:1]
-        texts = [os.fspath(path) for path in paths if isinstance(path, str | os.PathLike)]
-        if any(str(text).startswith(folder) for text in texts) and not any(
-            name in str(text) for text in texts for name in _NO_STATE
-        ):
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(step)
+    die_at(nth, folder)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         action()
     os._exit(0)
@@ -77,10 +63,12 @@ def _die(action: Callable[[], object], nth: int, folder: str) -> None:
 
 @dataclass
 class Stage:
-    """A query of two slots, its target and Spark's files, all below ``folder``; but the target where it is no files."""
+    """A query of two slots, its target and Spark's files, all below ``folder`` where ``suite`` has its target there."""
 
     folder: Path
-    suite: SinkConformance = field(default_factory=FilesSuite)
+    suite: Subject = field(default_factory=FilesSuite)
+    within_s: int = 2
+    """How long the operator gives a target for each answer."""
     world: World = field(init=False)
 
     def __post_init__(self) -> None:
@@ -159,7 +147,31 @@ class Stage:
     # --- what an operator does, and anybody sees ------------------------------------------------------------
 
     def transactions(self, verb: str, what: str, *more: str) -> Ran:
-        return run("transactions", verb, what, self.checkpoint, "--yes", "--timeout", "2", *SINK, *more)
+        return run(*self.words(verb, what, *more))
+
+    def words(self, verb: str, what: str, *more: str) -> tuple[str, ...]:
+        """Return what is typed after ``onceonly``."""
+        sink = self.suite.sink
+        given = ("--sink", f"{sink.name}={sink.__module__}:{sink.__qualname__}")
+        return (
+            "transactions",
+            verb,
+            what,
+            str(self.checkpoint),
+            "--yes",
+            "--timeout",
+            str(self.within_s),
+            *given,
+            *more,
+        )
+
+    def type_what_is_told(self, error: InDoubtError, epoch: int) -> Ran:
+        """Type the command that a start in doubt names, as a job tells it."""
+        where = str(self.checkpoint)
+        told = by_hand.in_doubt(error, where, epoch, look(where)[0].applications()).next_step
+        [command] = re.findall(r"^onceonly (transactions .*?) ends what was begun", told)
+        sink = self.words("", "")[5:]  # after --yes
+        return run(*shlex.split(command.replace("TEXT", "prices")), "--yes", *sink)
 
     def expect(self, epochs: int) -> None:
         """See each row of so many epochs once, and nothing open."""
