@@ -6,6 +6,7 @@ What the broker has cannot be set back, so each kill has a query and a topic of 
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ def kills(suite: KafkaSuite, folder: Path, *words: str) -> Iterator[Stage]:
     """Yield a query each time a command on it was killed, at a later change of a file; and once when it was not."""
     for nth in count(1, STEP):
         stage = staged(suite, folder / str(nth))
-        is_killed = killed(lambda stage=stage: run(*typed(stage, *words)), nth, stage.here)
+        is_killed = killed(partial(run, *typed(stage, *words)), nth, stage.here)
         yield stage
         if not is_killed:
             assert nth > 4 * STEP
