@@ -287,15 +287,15 @@ def test_what_cannot_be_read_back_is_asked_for_again(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
     store.put_if_absent(NAME, b"theirs")
-    real, left = Path.read_bytes, [0, 1, 2]
+    real, left = Path.open, [0, 1, 2]
 
-    def unreadable(path: Path) -> bytes:
-        if left:
+    def unreadable(path: Path, *mode: str) -> object:
+        if left and mode == ("rb",):
             left.pop()
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return real(path)
+        return real(path, *mode)
 
-    monkeypatch.setattr(Path, "read_bytes", unreadable)
+    monkeypatch.setattr(Path, "open", unreadable)
     assert put_once(store, NAME, b"ours") == b"theirs"
     assert len(waits) == 3
 

@@ -173,16 +173,18 @@ def test_a_folder_that_nobody_may_enter_keeps_no_savepoint_from_being_made(
     query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk's own folder lost+found is in its uppermost one."""
-    read = Path.read_bytes
+    real, asked = Path.open, []
 
-    def forbidden(path: Path) -> bytes:
+    def forbidden(path: Path, *mode: str) -> object:
         if path.parent.name == "lost+found":  # to root, nothing is
+            asked.append(path)
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return read(path)
+        return real(path, *mode)
 
-    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    monkeypatch.setattr(Path, "open", forbidden)
     (tmp_path / "place/lost+found").mkdir(parents=True)
     looked(keeper(query, tmp_path / "place"), times=1)
+    assert asked
     assert epochs(tmp_path / "place") == [1]
 
 

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StringType, StructField, StructType
 
 from onceonly import background, events
+from onceonly.durable.sealed import decoder
 from onceonly.errors import StoppedError, find_error
 from onceonly.guards.lag import Keeper
 from onceonly.log import lag_state
@@ -97,7 +98,7 @@ def answer(given: Mapping[str, str]) -> dict[str, str]:
     settings = parse_query(
         {name: text for name, text in given.items() if name == CHECKPOINT or _is_lags(name)}
     )
-    run, is_over = msgspec.json.decode(given[_RUN], type=Run), _OVER in given
+    run, is_over = decoder(Run).decode(given[_RUN]), _OVER in given
     told = {"asked": "", "lag": "", "next": ""}
     if settings.lag_group:
         key = settings.checkpoint, run.run
