@@ -287,7 +287,8 @@ def test_what_cannot_be_read_back_is_asked_for_again(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
     store.put_if_absent(NAME, b"theirs")
-    real, left = Path.open, [0, 1, 2]
+    real: Any = Path.open
+    left = [0, 1, 2]
 
     def unreadable(path: Path, *mode: str) -> object:
         if left and mode == ("rb",):

@@ -12,7 +12,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.operator_bench import QUERY, QueryCoordinator
@@ -173,7 +173,8 @@ def test_a_folder_that_nobody_may_enter_keeps_no_savepoint_from_being_made(
     query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk's own folder lost+found is in its uppermost one."""
-    real, asked = Path.open, []
+    real: Any = Path.open
+    asked: list[Path] = []
 
     def forbidden(path: Path, *mode: str) -> object:
         if path.parent.name == "lost+found":  # to root, nothing is
