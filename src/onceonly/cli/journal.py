@@ -110,15 +110,18 @@ def list_(places: tuple[str, ...], *, as_json: bool) -> int:
     return status
 
 
-@journal.command()
-@click.argument("place", metavar="JOURNAL")
-@shared.hadoop_option
-@click.option("--reader", is_flag=True, help="Forget only who reads it, so that another query may.")
-@click.option(
+_record_option = click.option(
     "--checkpoint",
     metavar="CHECKPOINT",
     help="Whose log gets the record. Default: it is put beside the journal.",
 )
+
+
+@journal.command()
+@click.argument("place", metavar="JOURNAL")
+@shared.hadoop_option
+@click.option("--reader", is_flag=True, help="Forget only who reads it, so that another query may.")
+@_record_option
 @shared.because_option
 @shared.yes_option
 def drop(place: str, *, reader: bool, checkpoint: str | None, because: str, yes: bool) -> int:
@@ -145,11 +148,7 @@ def drop(place: str, *, reader: bool, checkpoint: str | None, because: str, yes:
 @click.argument("place", metavar="JOURNAL")
 @click.argument("address", metavar="ADDRESS")
 @shared.hadoop_option
-@click.option(
-    "--checkpoint",
-    metavar="CHECKPOINT",
-    help="Whose log gets the record. Default: it is put beside the journal.",
-)
+@_record_option
 @shared.because_option
 @shared.yes_option
 def accept_move(place: str, address: str, *, checkpoint: str | None, because: str, yes: bool) -> int:

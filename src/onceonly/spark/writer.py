@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from onceonly.coordinator.query import Assignment
     from onceonly.executor.ballot import Ballot
+    from onceonly.log.stops import Stop
     from onceonly.model import Plan
     from onceonly.savepoints.keeping import Keeper
     from onceonly.settings.query import QuerySettings, SinkSettings
@@ -197,12 +198,13 @@ def plan_epoch(stream: Stream, columns: tuple[tuple[str, str], ...]) -> SlotWrit
     checkpoint = SparkCheckpoint.at(stream.query.checkpoint)
     # Where the driver has a Python of ours, that hears of a request to end.
     is_heard = bool(stream.start.rpartition(".")[0])
-    query, epoch, asked = background.at_once(
-        checkpoint.files.abreast,
-        checkpoint.query,
-        checkpoint.epoch,
-        lambda: [] if is_heard else beside.requests(stream.query.checkpoint),
-    )
+    reads = checkpoint.query, checkpoint.epoch
+    asked: Sequence[Stop] = ()
+    if is_heard:
+        query, epoch = background.at_once(checkpoint.files.abreast, *reads)
+    else:
+        requests = partial(beside.requests, stream.query.checkpoint)
+        query, epoch, asked = background.at_once(checkpoint.files.abreast, *reads, requests)
     key = (*stream.key(query), columns)
     with _planning.use(key, lambda: stream.coordinator("planner", columns), fits=stream.fits) as coordinator:
         if asked:
