@@ -141,7 +141,7 @@ def test_a_session_at_a_prompt_is_seen_alive_and_its_end_is_noted(
     assert until((program.checkpoint / "commits" / "2").exists, END_S)
     assert until(lambda: SETTLED in program.told(), 120)
     assert " run alive " in program.told()
-    assert "next: a run is alive" in program.told()
+    assert "next: nothing is to be done: a run is alive" in program.told()
     assert not (tmp_path / "run.html").exists(), "the query has not ended"
     assert "run alive" in program.page()
     said = program.end()
