@@ -105,6 +105,13 @@ def test_rows_by_key_are_seen_early_where_that_is_asked() -> None:
     assert "onceonly.visible" not in msgspec.structs.replace(told, visible="").options("redis")
 
 
+def test_cassandra_gets_no_sequence_where_rows_are_seen_early_as_it_takes_none() -> None:
+    told = msgspec.structs.replace(task("cassandra", None), tables={"cassandra": KEYED}, visible="early")
+    assert "sequence" not in told.options("cassandra")
+    assert told.options("cassandra")["key"] == "key"
+    assert "sequence" in msgspec.structs.replace(told, visible="").options("cassandra")
+
+
 @pytest.mark.parametrize("limit_s", [120.0, None])
 def test_of_several_sinks_the_limit_is_their_epochs(
     limit_s: float | None, monkeypatch: pytest.MonkeyPatch

@@ -17,7 +17,7 @@ from onceonly.errors import ConfigurationError
 from onceonly_proof.campaign import result, run
 from onceonly_proof.campaign.result import Round
 from onceonly_proof.campaign.run import CampaignOptions, run_campaign
-from onceonly_proof.campaign.targets import EARLY, SERVED, TARGETS
+from onceonly_proof.campaign.targets import KEYED, SERVED, TARGETS
 from onceonly_proof.cli import verify as cli_verify
 
 if TYPE_CHECKING:
@@ -250,12 +250,14 @@ def test_the_exit_status_tells_the_verdict(
 def test_the_command_takes_every_sink_that_there_is_a_target_for() -> None:
     taken = {sink for each in cli_verify._SINKS for sink in each.split("+")}
     assert taken == {"kafka", "files", *TARGETS}
-    assert set(cli_verify._BY_KEY) >= EARLY
+    assert set(cli_verify._BY_KEY) >= KEYED
     assert TARGETS.keys() >= SERVED
 
 
 def test_rows_are_seen_early_only_by_key(rounds: Rounds) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be shown early by postgres: it needs keys"):
+    with pytest.raises(
+        ConfigurationError, match="rows of postgres cannot be shown early: only those of keyed stores"
+    ):
         run_campaign(CampaignOptions(crashes=1, early=True, connectors=("postgres",)), CONSOLE)
     assert cast("list[object]", rounds.run) == []
 

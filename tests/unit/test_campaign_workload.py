@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from onceonly_proof.campaign.workload import Workload, is_whole, row
+from onceonly_proof.campaign.plan import plan_round
+from onceonly_proof.campaign.workload import Feeder, Workload, is_whole, row
 
 
 def test_a_row_carries_its_place_and_its_checksum() -> None:
@@ -35,3 +36,31 @@ def test_workloads_differ_by_seed_and_are_the_same_for_one() -> None:
     assert drawn == [Workload.draw(random.Random(seed)) for seed in range(30)]
     assert len({each.partitions for each in drawn}) > 1
     assert len({each.bytes_max for each in drawn}) > 1
+
+
+class Kept(Feeder):
+    """Keeps the keys of what it is to write."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        self.keys: list[str] = []
+
+    def _produce(self, partition: int, key: str, value: bytes) -> int:
+        self.keys.append(key)
+        return 1
+
+    def _flush(self) -> None: ...
+
+    def _finish(self) -> int:
+        return len(self.keys)
+
+
+def test_cassandra_gets_a_key_once_in_an_epoch_and_again_in_later_ones_where_rows_are_seen_early() -> None:
+    kept = Kept(plan_round(1, 1, "cassandra", query="unchanged", early=True).workload)
+    most = 6 * kept._workload.per_epoch  # so many rows may wait, and be one epoch's
+    for _ in range(4 * most):
+        kept._write()
+    assert all(len(set(kept.keys[at : at + most])) == most for at in range(0, 3 * most, most // 2))
+    assert len(set(kept.keys)) == 2 * most
+    assert not plan_round(1, 1, "cassandra").workload.in_turn
+    assert not plan_round(1, 1, "redis", early=True).workload.in_turn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onceonly.model import Guarantee
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.kinds import KINDS
-from onceonly_proof.campaign.way import KAFKA, way
+from onceonly_proof.campaign.way import KAFKA, ONCE, way
 from onceonly_proof.campaign.workload import Workload
 
 if TYPE_CHECKING:
@@ -76,11 +76,13 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
     dies: bool = True,
     source: str = KAFKA,
     executors: bool = False,
+    early: bool = False,
 ) -> Plan:
     """Draw a round. ``dear`` takes in the faults that cost seconds instead of one; ``each`` is one of every kind.
 
     ``query`` is drawn, too, where it is not given, for what is exactly once. ``served`` says that the checkpoint is on
-    a store that has servers, ``dies`` that these can be killed, ``executors`` that they are processes of their own.
+    a store that has servers, ``dies`` that these can be killed, ``executors`` that they are processes of their own,
+    ``early`` that rows by key are seen before they are decided.
     """
     is_kafka = source == KAFKA
     if not query:
@@ -89,6 +91,8 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
     draws = f"{seed}/{number}/{way(source, connector)}"
     draw = random.Random(draws)
     workload = queries.adapt(Workload.draw(draw), query)
+    if early and ONCE.intersection(connector.split("+")):
+        workload = workload.once()
     offered = {
         name: kind
         for name, kind in kinds.items()

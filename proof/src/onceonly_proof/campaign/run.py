@@ -28,7 +28,7 @@ from onceonly_proof.campaign.round import run_round
 from onceonly_proof.campaign.scene import Arena
 from onceonly_proof.campaign.sources import SOURCES
 from onceonly_proof.campaign.stores import STORES
-from onceonly_proof.campaign.targets import EARLY, KEYED, TARGETS
+from onceonly_proof.campaign.targets import KEYED, TARGETS
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.campaign.way import KAFKA, sink_of, way
 from onceonly_proof.embedded.jars import checker_jar
@@ -172,6 +172,7 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         dies=arena.store.dies,
         source=options.source,
         executors=options.executors > 0,
+        early=options.early,
     )
     name = way(options.source, connector)
     arena.display.begin(f"round {number}: {name}, {options.guarantee.value}, {plan.query}")
@@ -213,11 +214,10 @@ def _require_possible(options: CampaignOptions) -> None:
                 f"{connector} refuses none of a campaign's rows, so that there are no {options.query}",
                 next_step="name another --sink, or leave out --query",
             )
-        if options.early and not EARLY.issuperset(connector.split("+")):
+        if options.early and not KEYED.issuperset(connector.split("+")):
             raise ConfigurationError(
-                f"the rows of a campaign cannot be shown early by {connector}: it needs keys, each once in an epoch or "
-                "with a sequence that the sink takes early, too",
-                next_step=f"name another --sink ({', '.join(sorted(EARLY))}), or leave out --visible",
+                f"rows of {connector} cannot be shown early: only those of keyed stores can",
+                next_step=f"name another --sink ({', '.join(sorted(KEYED))}), or leave out --visible",
             )
 
 

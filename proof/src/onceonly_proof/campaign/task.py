@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from onceonly_proof.campaign import queries
-from onceonly_proof.campaign.way import sink_of
+from onceonly_proof.campaign.way import ONCE, sink_of
 from onceonly_proof.handover import put
 
 CONF, READY, TASK, STOP, ERROR = "conf.json", "ready", "task.json", "stop", "error.json"
@@ -81,6 +81,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         limit = {"onceonly.epoch.timeout": f"{self.limit_s:g}"} if limited else {}
         refused = self._of_letters() if sink == "kafka" and self.query == queries.LETTERS else {}
         seen = {"onceonly.visible": self.visible} if self.visible else {}
+        if self.visible and sink in ONCE:
+            own = {name: value for name, value in own.items() if name != "sequence"}
         return {**own, **limit, **refused, **seen, "onceonly.guarantee": self.guarantee}
 
     def _of_letters(self) -> dict[str, str]:

@@ -14,6 +14,8 @@ RANGED: Final = frozenset({"kinesis"})
 """Sources whose ranges are fixed by who reads them first."""
 SERVED: Final = frozenset({"rabbitmq-stream"}) | JOURNALED | RANGED
 """Sources beside Kafka, each with a server of its own."""
+ONCE: Final = frozenset({"cassandra"})
+"""Keyed stores that take a key once in an epoch where rows are seen early, as no sequence tells which one is later."""
 
 _VARIANTS: Final = {"redis-cluster": "redis"}
 """Targets that are another kind of a sink's, by the name of that sink."""

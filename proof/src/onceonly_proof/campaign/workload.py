@@ -11,7 +11,7 @@ import random
 import threading
 import zlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _TICK_S = 0.05
 _EPOCHS_AHEAD = 6
@@ -25,7 +25,7 @@ class Workload:
 
     ``rows_per_s`` on average, in bursts of up to ``burst`` times that; ``bytes_max`` of padding a row; an epoch
     takes up to ``per_epoch`` rows. Of the rows, ``repeated`` came before, in the same partition. Where partitions split
-    and merge, they do so every ``moves_every`` rows.
+    and merge, they do so every ``moves_every`` rows. Keys come by chance or, ``in_turn``, one after another.
     """
 
     seed: int
@@ -38,6 +38,7 @@ class Workload:
     per_epoch: int
     repeated: float = 0.0
     moves_every: int = 400
+    in_turn: bool = False
 
     @classmethod
     def draw(cls, draw: random.Random) -> Workload:
@@ -54,6 +55,10 @@ class Workload:
             # An epoch takes a tenth of a second or two: what is fed must fit in, or the job falls behind.
             per_epoch=draw.choice((1, 2)) * rows_per_s,
         )
+
+    def once(self) -> Workload:
+        """Return it with so many keys, in turn, that no epoch has one twice, and that later ones have each again."""
+        return replace(self, keys=2 * _EPOCHS_AHEAD * self.per_epoch, in_turn=True)
 
 
 def row(number: int, partition: int, position: int, padding: str) -> bytes:
@@ -147,7 +152,7 @@ class Feeder(ABC):
         number = self.distinct
         padding = "x" * draw.randint(0, workload.bytes_max)
         value = row(number, partition, self._positions[partition], padding)
-        key = str(draw.randrange(workload.keys))
+        key = str(number % workload.keys if workload.in_turn else draw.randrange(workload.keys))
         taken = self._produce(partition, key, value)
         self._positions[partition] += taken
         if taken and workload.repeated and number % _KEPT_EVERY == 0:

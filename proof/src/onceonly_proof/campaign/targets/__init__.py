@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APPENDED",
-    "EARLY",
     "KEYED",
     "SERVED",
     "STAGED",
@@ -59,10 +58,8 @@ SERVED: Final = frozenset(
 """Those that have a server, which can be killed."""
 APPENDED: Final = frozenset({"kinesis"})
 """Those to which executors write before the decision, at least once."""
-EARLY: Final = frozenset({"redis", "redis-cluster", "opensearch", "elasticsearch"})
-"""Those whose rows can be seen early: of two writes of one key, the later one stays."""
-KEYED: Final = EARLY | {"cassandra"}
-"""Those where a row replaces what its key had."""
+KEYED: Final = frozenset({"redis", "redis-cluster", "opensearch", "elasticsearch", "cassandra"})
+"""Those where a row replaces what its key had, and can be seen early."""
 
 
 def by_sink(connector: str, targets: Mapping[str, Target]) -> dict[str, Target]:
