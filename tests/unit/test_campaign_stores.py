@@ -140,7 +140,7 @@ def test_files_are_written_on_the_store_of_the_checkpoints_and_read_as_anybody_l
     ]
     assert list(reader.rows()) == rows
     assert [each.what for each in reader.orphans()] == ["staged files-out/upload"]
-    assert Folders().files() is None
+    assert not Folders().targets()
 
 
 def test_a_store_that_is_down_is_read_later() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onceonly.errors import UnavailableError
 from onceonly_proof.auditor.world import Orphan, Seen
 
 if TYPE_CHECKING:
@@ -15,33 +16,51 @@ class TableReader:
     """Reads the rows of the newest version of a table; fulfils ``Reader``.
 
     ``read`` gives the table in Arrow, with the columns ``key`` and ``value``; ``listed`` the data files that its log
-    names. ``folder`` is where its data files lie: those that no log names are left by somebody.
+    names. ``present`` are those that lie there: what no log names is left by somebody.
     """
 
     def __init__(
-        self, sink: str, folder: Path, *, read: Callable[[], Any], listed: Callable[[], set[Path]]
+        self,
+        sink: str,
+        *,
+        read: Callable[[], Any],
+        listed: Callable[[], set[str]],
+        present: Callable[[], set[str]],
     ) -> None:
         self._sink = sink
-        self._folder = folder
         self._read = read
         self._listed = listed
+        self._present = present
 
     def rows(self) -> Iterator[Seen]:
-        """Yield the rows of the newest version."""
-        table = self._read()
+        """Yield the rows of the newest version. Raises ``UnavailableError`` where its store does not answer."""
+        try:
+            table = self._read()
+        except OSError as error:
+            raise self._unavailable(error) from error
         for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
             yield Seen(self._sink, _bytes(key), _bytes(value), "", -1, "")
 
     def orphans(self) -> list[Orphan]:
         """Return the data files that the log does not name."""
-        return [Orphan(self._sink, f"data file {path.name} in {path.parent}") for path in self.unlisted()]
+        return [Orphan(self._sink, f"data file {path}") for path in self.unlisted()]
 
-    def unlisted(self) -> list[Path]:
-        """Return the data files that the log does not name, sorted."""
-        return sorted(set(self._folder.rglob("onceonly/**/*.parquet")) - self._listed())
+    def unlisted(self) -> list[str]:
+        """Return the data files that the log does not name, sorted. Raises ``UnavailableError``, as ``rows``."""
+        try:
+            present = {path for path in self._present() if "/onceonly/" in path and path.endswith(".parquet")}
+            return sorted(present - self._listed())
+        except OSError as error:
+            raise self._unavailable(error) from error
 
     def close(self) -> None:
         """Nothing is kept open between calls."""
+
+    def _unavailable(self, why: OSError) -> UnavailableError:
+        return UnavailableError(
+            f"the table of {self._sink} could not be read: {why}",
+            next_step="see to its store, then run the audit again",
+        )
 
 
 def delta(sink: str, folder: Path) -> TableReader:
@@ -50,14 +69,19 @@ def delta(sink: str, folder: Path) -> TableReader:
 
     return TableReader(
         sink,
-        folder,
         read=lambda: DeltaTable(folder).to_pyarrow_table(),
-        listed=lambda: {Path(uri) for uri in DeltaTable(folder).file_uris()},
+        listed=lambda: set(DeltaTable(folder).file_uris()),
+        present=lambda: _below(folder),
     )
 
 
-def iceberg(sink: str, place: Mapping[str, str], table: str) -> TableReader:
-    """Return a reader of an Iceberg table, by pyiceberg; ``place`` are the properties of a catalogue in a file."""
+def iceberg(
+    sink: str, place: Mapping[str, str], table: str, *, present: Callable[[], set[str]] | None = None
+) -> TableReader:
+    """Return a reader of an Iceberg table, by pyiceberg; ``place`` are the properties of a catalogue in a file.
+
+    ``present`` lists the files of its warehouse where that is no folder of this machine.
+    """
     from pyiceberg.catalog.sql import SqlCatalog
 
     def scan() -> Any:  # noqa: ANN401  pyiceberg's own
@@ -67,10 +91,14 @@ def iceberg(sink: str, place: Mapping[str, str], table: str) -> TableReader:
     warehouse = Path(place["warehouse"].removeprefix("file://"))
     return TableReader(
         sink,
-        warehouse.joinpath(*table.split(".")),
         read=lambda: scan().to_arrow(),
-        listed=lambda: {Path(task.file.file_path.removeprefix("file://")) for task in scan().plan_files()},
+        listed=lambda: {task.file.file_path.removeprefix("file://") for task in scan().plan_files()},
+        present=present or (lambda: _below(warehouse.joinpath(*table.split(".")))),
     )
+
+
+def _below(folder: Path) -> set[str]:
+    return set(map(str, folder.rglob("*")))
 
 
 def _bytes(value: object) -> bytes | None:

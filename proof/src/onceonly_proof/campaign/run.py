@@ -110,16 +110,14 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         close.callback(store.close)
         names = {sink for connector in options.connectors for sink in connector.split("+")}
         targets: dict[str, Target] = {}
-        for name in sorted(names & TARGETS.keys()):
-            targets[name] = TARGETS[name](folder / name)
+        makers = {**TARGETS, **store.targets()}
+        for name in sorted(names & makers.keys()):
+            targets[name] = makers[name](folder / name)
             close.callback(targets[name].close)
         source: Source | None = None
         if options.source != KAFKA:
             source = SOURCES[options.source](folder / "source")
             close.callback(source.close)
-        stored = store.files()
-        if stored is not None:
-            targets["files"] = stored
         points = Points(folder / "points")
         lives = Lives(
             folder / "lives",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from onceonly.errors import UnavailableError
 from onceonly.jars.locked import ensure_jars, spark_jars
-from onceonly_proof.campaign.targets import StoredFiles
+from onceonly_proof.campaign.targets import Bucket, StoredDelta, StoredFiles, StoredIceberg
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.embedded.hdfs import NODES, EmbeddedHdfs
 from onceonly_proof.embedded.moto import EmbeddedMoto
@@ -50,8 +50,8 @@ class CheckpointStore(Protocol):
         """Copy a checkpoint into a folder, which is not there yet. Raises ``UnavailableError``."""
         ...
 
-    def files(self) -> Target | None:
-        """Return where file sinks write on it; None for folders of this machine."""
+    def targets(self) -> Mapping[str, Callable[[Path], Target]]:
+        """Return what is written on it, too, and not in folders of this machine: as ``TARGETS``, by names of sinks."""
         ...
 
     def kill(self, which: float) -> None:
@@ -91,8 +91,8 @@ class Folders:
     def copy(self, address: str, into: Path) -> None:
         """It is there already."""
 
-    def files(self) -> Target | None:
-        return None
+    def targets(self) -> Mapping[str, Callable[[Path], Target]]:
+        return {}
 
     def kill(self, which: float) -> None:
         """There is no server."""
@@ -141,8 +141,8 @@ class _Served:
                 next_step="see whether the machine is too busy for its store, then run the same command again",
             ) from error
 
-    def files(self) -> Target | None:
-        return StoredFiles(self._root, self._names, self._read, self._left)
+    def targets(self) -> Mapping[str, Callable[[Path], Target]]:
+        return {"files": lambda _folder: StoredFiles(self._root, self._names, self._read, self._left)}
 
     def _left(self, folder: str) -> list[str]:
         """Name what waits for its commit in a folder of files."""
@@ -176,6 +176,16 @@ class _InBucket(_Served):
             lambda name: server.read(_BUCKET, f"{_AT}/{name}"),
         )
         self.conf: Mapping[str, str] = _by_s3a(server.hadoop())
+
+    def targets(self) -> Mapping[str, Callable[[Path], Target]]:
+        bucket = Bucket(
+            name=_BUCKET, folder=_AT, hadoop=self._server.hadoop(), names=self._names, read=self._read
+        )
+        return {
+            **super().targets(),
+            "delta": lambda _folder: StoredDelta(bucket),
+            "iceberg": lambda folder: StoredIceberg(bucket, folder),
+        }
 
     def _left(self, folder: str) -> list[str]:
         return self._server.uploads(_BUCKET, f"{_AT}/{folder}/")

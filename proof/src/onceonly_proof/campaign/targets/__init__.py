@@ -20,6 +20,7 @@ from onceonly_proof.campaign.targets.redis import Redis
 from onceonly_proof.campaign.targets.redis_cluster import RedisCluster
 from onceonly_proof.campaign.targets.sqlite import Sqlite
 from onceonly_proof.campaign.targets.stored_files import StoredFiles
+from onceonly_proof.campaign.targets.stored_tables import Bucket, StoredDelta, StoredIceberg
 from onceonly_proof.campaign.way import sink_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ __all__ = [
     "SERVED",
     "STAGED",
     "TARGETS",
+    "Bucket",
+    "StoredDelta",
     "StoredFiles",
+    "StoredIceberg",
     "Target",
     "WithStaged",
     "by_sink",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly_proof.auditor import tables
 from onceonly_proof.campaign.targets.port import Unserved
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from onceonly_proof.auditor.tables import TableReader
 
 
@@ -31,4 +30,4 @@ class Delta(Unserved):
         return tables.delta(sink, self._folder / name)
 
     def waiting(self, name: str) -> list[Path]:
-        return self.reader("delta", name).unlisted()
+        return [Path(path) for path in self.reader("delta", name).unlisted()]

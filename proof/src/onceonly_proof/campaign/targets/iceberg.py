@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly_proof.auditor import tables
 from onceonly_proof.campaign.targets.port import Unserved
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from onceonly_proof.auditor.tables import TableReader
 
 
@@ -37,4 +36,4 @@ class Iceberg(Unserved):
         return tables.iceberg(sink, self._place, f"rows.{name}")
 
     def waiting(self, name: str) -> list[Path]:
-        return self.reader("iceberg", name).unlisted()
+        return [Path(path) for path in self.reader("iceberg", name).unlisted()]
