@@ -11,11 +11,13 @@ import pytest
 
 from onceonly import failpoints
 from onceonly.model import Guarantee
+from onceonly_proof.campaign import way
 from onceonly_proof.campaign.faults import AtPoint, Pause
 from onceonly_proof.campaign.kinds import KINDS, Kind
 from onceonly_proof.campaign.plan import FAULTS_MAX, FAULTS_MIN, Blow, plan_round
 from onceonly_proof.campaign.queries import QUERIES, WINDOW, is_possible
 from onceonly_proof.campaign.run import CONNECTORS
+from onceonly_proof.campaign.sources import SOURCES
 from onceonly_proof.campaign.targets import SERVED, TARGETS
 
 ROUNDS = range(1, 120)
@@ -171,6 +173,20 @@ def test_executors_die_where_they_are_processes_of_their_own() -> None:
     for source in ("kafka", "rabbitmq-stream", "kinesis"):
         assert names(source, executors=False) == set()
         assert names(source, executors=True) == slots | (ranges if source == "kinesis" else set())
+
+
+def test_within_thirty_crashes_executors_have_died_at_each_of_their_points() -> None:
+    for source in ("kafka", *SOURCES):
+        points = [name for name in failpoints.EVERYWHERE if name.startswith("slot.")]
+        points += failpoints.OF_RANGES if source in way.RANGED else ()
+        for number in ROUNDS:
+            found, crashes = set[str](), 0
+            for blow in plan_round(1, number, "files", source=source, executors=True).blows:
+                crashes += blow.fault.crashes + (blow.fault.opener.crashes if blow.fault.opener else 0)
+                if crashes > 30:
+                    break
+                found.add(blow.fault.name)
+            assert {f"kill executor at {point}" for point in points} <= found
 
 
 def test_one_of_each_kind_is_one_of_each_kind() -> None:

@@ -126,7 +126,7 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         # Under the decision of many sinks all but the slots is the driver: it dies at every step once a round.
         names += [_AT_STEPS] * len(first[_AT_STEPS].points(connector))
         draw.shuffle(names)
-    if not is_kafka and not each:
+    if (executors or not is_kafka) and not each:
         names = _own_first(first, names, random.Random(f"{draws}/own"), connector)
     blows = [deal(name, draw) for name in names]
     # From numbers of their own, and behind: what the seed has always given stays as it was.
@@ -148,8 +148,13 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
 
 
 def _own_first(kinds: Mapping[str, Kind], names: list[str], draw: random.Random, connector: str) -> list[str]:
-    """Put what is a source's own among the first, once for each of its points: by weight alone some rounds lack it."""
-    own = [name for name, kind in kinds.items() if kind.sources for _ in kind.points(connector)]
+    """Put what is a source's or an executor's own among the first, once for each of its points.
+
+    By weight alone some rounds lack it.
+    """
+    own = [
+        name for name, kind in kinds.items() if kind.sources or kind.executors for _ in kind.points(connector)
+    ]
     # Where another fault has to lead to one, two die.
     beside = max(OWN_WITHIN - len(own), 0) // 2
     head = [*own, *names[:beside]]
