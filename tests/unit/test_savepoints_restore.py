@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, broken_off_before_its_claim, run
 
 from onceonly import savepoints
-from onceonly.errors import CheckpointMovedError
+from onceonly.errors import CheckpointMovedError, ConfigurationError
 from onceonly.log import open_log, origin
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
@@ -21,9 +23,8 @@ from onceonly.operations import disk, former
 from onceonly.savepoints import starting
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from onceonly.operations.find import Checkpoint
+    from onceonly.ports import Leftover
 
 
 @pytest.fixture
@@ -123,6 +124,56 @@ def test_output_that_is_written_again_is_another_querys(
         open_log(str(query.path), query=QUERY, create=True)
     (link,) = open_log(str(tmp_path / "to"), query=str(told["query"]), create=True).chain(3)
     assert (link.kind, link.reason, link.barrier) == (LinkKind.SKIPPED, Skip.SAVEPOINT, (query.barrier(3),))
+
+
+@pytest.fixture
+def unanswered(query: QueryCoordinator, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A target that does not answer, until this is undone; something of a killed run is open in it."""
+    query.complete(4)
+    query.set_barrier(5)
+    query.open("t5-0")
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    box: Any = importlib.import_module("operator_bench")  # as the command imports it
+
+    def recover(*_: object) -> list[Leftover]:
+        message = "the box is not there"
+        raise ConnectionError(message)
+
+    monkeypatch.setattr(box.BoxSink, "recover", recover)
+    return monkeypatch
+
+
+def test_another_goes_on_only_when_what_the_former_one_has_open_is_ended(
+    query: QueryCoordinator, place: Path, tmp_path: Path, unanswered: pytest.MonkeyPatch
+) -> None:
+    """No start and no other command would end it: both ids are others."""
+    status, _, said = restore(place, tmp_path / "to", "--output", "again")
+    assert (status, "could not be ended" in said, "type this again" in said) == (2, True, True)
+    with pytest.raises(ConfigurationError, match="is not whole"):
+        starting.refuse_begun(str(tmp_path / "to"))
+    with pytest.raises(CheckpointMovedError):
+        open_log(str(query.path), query=QUERY, create=True)
+    assert (query.box / "t5-0.open").exists()
+    unanswered.undo()
+    status, told, said = restore(place, tmp_path / "to", "--output", "again")
+    assert (status, "aborted and fenced: t5-0 of the former query" in said) == (0, True)
+    assert told["query"] == id_of(tmp_path / "to") != QUERY
+    assert not (query.box / "t5-0.open").exists()
+
+
+def test_what_is_open_in_a_target_that_is_gone_for_good_is_left_to_its_time_out_and_said_so(
+    query: QueryCoordinator, place: Path, tmp_path: Path, unanswered: pytest.MonkeyPatch
+) -> None:
+    status, _, said = restore(place, tmp_path / "to", "--output", "again", "--force")
+    assert (status, "could not be ended" in said, "until its time-out" in said) == (0, True, True)
+    unanswered.undo()
+    for words in (("hanging",), ("explain", "t5-0")):
+        done = run("transactions", *words, query.path, "--sink", f"box={BOX}", "--json")
+        [told] = json.loads(done.stdout)["transactions"]
+        # Every command is refused there.
+        assert not told["command"]
+        assert f"was restored from a savepoint to file://{tmp_path / 'to'}" in done.stdout
+        assert "its time-out does" in done.stdout
 
 
 def test_an_epoch_in_doubt_is_to_be_ended_first(query: QueryCoordinator, place: Path, tmp_path: Path) -> None:

@@ -193,8 +193,8 @@ _to = click.option(
 )  # fmt: skip
 @click.option(
     "--force", is_flag=True,
-    help="Go on beside a run that is alive, or may be: it ends as superseded. With --output again, also where the "
-    "former checkpoint cannot be asked.",
+    help="Go on beside a run that is alive, or may be: it ends as superseded; and where a target of the former run "
+    "cannot be asked. With --output again, also where the former checkpoint cannot.",
 )  # fmt: skip
 @targets.source_options
 @targets.sink_options

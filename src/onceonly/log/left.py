@@ -33,6 +33,14 @@ def was_restored(log: FileDecisionLog) -> bool:
     return bool(chain) and is_end(chain[-1])
 
 
+def ends_open(home: str) -> str:
+    """Say what ends what a query has open that no link names, once it was restored to ``home``."""
+    return (
+        f"the query was restored from a savepoint to {home}: under the same id it is that job's, which ends it, by its "
+        "next start at the latest; under another one, its time-out does"
+    )
+
+
 def require_home(
     found: Identity, log: FileDecisionLog, store: Store, *, query: str, address: str, path: str
 ) -> None:

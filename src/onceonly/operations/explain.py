@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
-from onceonly.log import files
+from onceonly.log import files, left
 from onceonly.model import Guarantee, LinkKind, seconds_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.states import HandleState, meaning
@@ -163,7 +163,7 @@ def of_undecided(
         blocks=standing.blocks or UNKNOWN,
         until=standing.until or UNKNOWN,
         others=(),
-        next_start=_alive(model)
+        next_start=(left.ends_open(model.home) if model.is_left else _alive(model))
         or "it fences and aborts this transaction under a link of its own, and Spark runs the epoch again: its rows "
         "come from the source once more, and are written once",
         command=command,

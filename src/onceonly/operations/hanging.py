@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.errors import OnceonlyError, UnavailableError
+from onceonly.log import left
 from onceonly.operations import look, sinks
 from onceonly.settings import registry
 
@@ -55,7 +56,8 @@ def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint
     for name, leftover in own:
         if leftover.transaction not in told and leftover.transaction not in known.named:
             found[leftover.transaction, "", ""] = Hung(
-                sink=name, told=_OWN, transaction=leftover.transaction, query=checkpoint.query,
+                sink=name, told=f"open in the target, and no link names it: {_ends(checkpoint)}",
+                transaction=leftover.transaction, query=checkpoint.query,
                 command=look.abort_by_hand(checkpoint, leftover.transaction),
             )  # fmt: skip
     return list(found.values())
@@ -107,7 +109,9 @@ class _Known:
         return found
 
 
-_OWN = "open in the target, and no link names it: the query's next start aborts it"
+def _ends(owner: Checkpoint) -> str:
+    """Say what ends what a query has open that no link names."""
+    return left.ends_open(owner.home) if owner.was_restored else "the query's next start aborts it"
 
 
 def _hung(sink: str, item: Hanging, owner: Checkpoint | None, *, has_sink: bool) -> Hung:
@@ -117,7 +121,7 @@ def _hung(sink: str, item: Hanging, owner: Checkpoint | None, *, has_sink: bool)
         told = f"{told}, of the query {item.query}: ask again as the user that its job runs as{lost}"
     elif owner is not None and (has_sink or not item.sink):
         told, command = (
-            f"{told}; no link names it: the query's next start aborts it",
+            f"{told}; no link names it: {_ends(owner)}",
             look.abort_by_hand(owner, item.transaction),
         )
     elif owner is not None:

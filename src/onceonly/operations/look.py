@@ -64,11 +64,11 @@ def newest(
 
 
 def abort_by_hand(checkpoint: Checkpoint, transaction: str) -> str:
-    """Return the command that ends a transaction which no link names, empty where there is no epoch: any process.
+    """Return the command that ends a transaction which no link names, empty where there is none here: any process.
 
     It is of the epoch in flight; where none is, to commit the newest once more sweeps what is open beside it.
     """
-    for each in newest(checkpoint, limit=1, history=True).epochs:
+    for each in newest(checkpoint, limit=1, history=True).epochs if not checkpoint.was_restored else ():
         what = (
             f"commit {each.view.name}" if each.view.state in SETTLED else f"abort {shlex.quote(transaction)}"
         )

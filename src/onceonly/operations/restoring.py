@@ -75,9 +75,9 @@ def restore(  # noqa: PLR0913  one parameter for each option
     """Make the checkpoint of a query that goes on after a savepoint's epoch. Operator's process; idempotent.
 
     ``sources`` are options that say how the query's sources are reached. ``moved_to`` is where its checkpoint is, if it
-    was moved by hand since. ``force`` goes on beside a run that lives, which the claim ends; and, where output is
-    written again, though the former place cannot be asked. ``agree`` is told what is to be taken back, if anything is,
-    before anything is touched, and raises where it is not to be.
+    was moved by hand since. ``force`` goes on beside a run that lives, which the claim ends; where a target of the
+    former run cannot be asked; and, where output is written again, though the former place cannot be, either. ``agree``
+    is told what is to be taken back, if anything is, before anything is touched, and raises where it is not to be.
 
     Raises ``ConfigurationError`` where the place is not empty, a run is alive, a source has not what is read again, or
     output was decided after the savepoint and nobody says what is to become of it; ``InDoubtError``, ``LogError``,
@@ -120,7 +120,7 @@ def restore(  # noqa: PLR0913  one parameter for each option
         except BaseException:  # an interrupt, too
             former.stay(newest, to)
             raise
-        _end_open(newest, savepoint, given, made, is_taken_back=bool(now) and not begun.anew)
+        _end_open(newest, savepoint, given, made, is_taken_back=bool(now) and not begun.anew, force=force)
         record = replace(_action("restore", savepoint, begun.query, to), plan=claim)
         logs = [newest.store]
         if not begun.anew and now:
@@ -347,7 +347,7 @@ def _refuse_gone(
 
 
 def _end_open(
-    newest: Checkpoint, savepoint: Savepoint, given: Given, made: Made, *, is_taken_back: bool
+    newest: Checkpoint, savepoint: Savepoint, given: Given, made: Made, *, is_taken_back: bool, force: bool
 ) -> None:
     """End what the former run has open, where the next start does not.
 
@@ -355,21 +355,33 @@ def _end_open(
     """
     since = former.since(newest, savepoint)
     if made.query != newest.query or (not is_taken_back and former.has_gone_on(newest, savepoint)):
-        _sweep(newest, given, made, since)
+        _sweep(newest, given, made, since, force=force)
     elif is_taken_back:
         former.sweep(newest, given, since=since)
 
 
-def _sweep(original: Checkpoint, given: Given, made: Made, since: int) -> None:
-    """Abort what the former query has open; what cannot be reached is told, and ends by its own time-out."""
+def _sweep(original: Checkpoint, given: Given, made: Made, since: int, *, force: bool) -> None:
+    """Abort what the former query has open. With ``force``, what cannot be reached is told, and left to its time-out.
+
+    Without, it raises: no start and no other command ends what is open under the former id.
+    """
     aborted: list[str] = []
     try:
         aborted = former.sweep(original, given, since=since)
     except OnceonlyError as error:
+        left = error
+        try:
+            aborted = former.sweep(original, given)  # it may be a sink alone that it had for a while
+        except OnceonlyError as newest:
+            if not force:
+                raise type(newest)(
+                    f"what the former query {original.query} has open in its targets could not be ended: {newest.what}",
+                    next_step=f"{newest.next_step}; then type this again as it was typed; or, if that target is gone "
+                    "for good, add --force: what is open there is left to its time-out",
+                ) from error
+            left = newest
         made.told.append(
-            f"what the former query {original.query} has open in its targets could not be ended: {error.what} "
-            f"({error.next_step}); readers may wait for it until its time-out"
+            f"what the former query {original.query} has open in its targets could not be ended: {left.what} "
+            f"({left.next_step}); readers may wait for it until its time-out"
         )
-        with contextlib.suppress(OnceonlyError):  # it may be a sink alone that it had for a while
-            aborted = former.sweep(original, given)
     made.told.extend(f"aborted and fenced: {name} of the former query" for name in aborted)
