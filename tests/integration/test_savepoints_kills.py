@@ -11,8 +11,10 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from test_conformance_kafka import SERVERS
 from test_conformance_kafka import TestKafka as KafkaSuite
-from tests.unit.killed_bench import SLOTS, Stage, killed
+from tests.unit.killed_bench import SLOTS, Stage, killed, killed_apart
 from tests.unit.operator_bench import run
 
 from onceonly import savepoints
@@ -90,6 +92,21 @@ def expect_nothing_open(stage: Stage) -> None:
         world.expect_no_orphans("nothing is open")
 
 
+def ends(stage: Stage, isolation: str) -> list[int]:
+    """Return where readers of an isolation come to an end in each partition."""
+    options = stage.world.options
+    asked = {"bootstrap.servers": options[SERVERS], "group.id": "ends", "isolation.level": isolation}
+    consumer = Consumer(asked)
+    try:
+        found = [
+            consumer.get_watermark_offsets(TopicPartition(options["topic"], number), 30)
+            for number in range(2)
+        ]
+    finally:
+        consumer.close()
+    return [end for _, end in found]
+
+
 def is_whole(stage: Stage) -> bool:
     to = stage.here / "to"
     return (to / "metadata").exists() and not (to / "starting.json").exists()
@@ -118,6 +135,41 @@ def test_restore_brings_each_row_once(suite: KafkaSuite, tmp_path: Path, followi
             stage.start(EPOCHS, stage.here / "to")
         expect(stage.world, rows(stage, *range(EPOCHS)))
         expect_nothing_open(stage)
+
+
+def test_restore_that_writes_rows_again_leaves_nothing_open(suite: KafkaSuite, tmp_path: Path) -> None:
+    """Killed at each step of its own process, requests to the broker among them, and typed again.
+
+    The job goes on under another id, so no start ends what is open under the former one: readers would wait for it.
+    """
+    words = ("restore", "early", "--output", "again")
+    for nth in count(1):
+        stage = staged(suite, tmp_path / str(nth))
+        is_killed = killed_apart(nth, stage.here, *typed(stage, *words))
+        goes_on(stage, *words)
+        expect_nothing_open(stage)
+        assert ends(stage, "read_committed") == ends(stage, "read_uncommitted")
+        stage.start(EPOCHS, stage.here / "to")
+        expect(stage.world, rows(stage, *range(EPOCHS)) + rows(stage, 1))
+        expect_nothing_open(stage)
+        shutil.rmtree(stage.folder)
+        if not is_killed:
+            break
+    assert nth > 30
+
+
+def test_while_the_broker_cannot_be_asked_rows_are_not_written_again(
+    suite: KafkaSuite, tmp_path: Path
+) -> None:
+    stage = staged(suite, tmp_path)
+    words = ("restore", "early", "--output", "again")
+    refused = run(*typed(stage, *words, "--option", "kafka.bootstrap.servers=localhost:1"))
+    assert (refused.returncode, "type this again" in refused.stderr) == (2, True), refused
+    assert not is_whole(stage)
+    goes_on(stage, *words)
+    expect_nothing_open(stage)
+    stage.start(EPOCHS, stage.here / "to")
+    expect(stage.world, rows(stage, *range(EPOCHS)) + rows(stage, 1))
 
 
 @pytest.mark.parametrize("is_decided", [False, True])

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit import http_double, s3_double
-from tests.unit.dying import die_at
+from tests.unit import dying, http_double, s3_double
 from tests.unit.operator_bench import PATH, Ran, run
 from tests.unit.test_conformance_sinks import TestFiles as FilesSuite
 
@@ -55,10 +54,24 @@ def killed(action: Callable[[], object], nth: int, folder: Path) -> bool:
 
 
 def _die(action: Callable[[], object], nth: int, folder: str) -> None:
-    die_at(nth, folder)
+    dying.die_at(nth, folder)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         action()
     os._exit(0)
+
+
+def killed_apart(nth: int, folder: Path, *words: str | Path) -> bool:
+    """Type a command, which is killed before its n-th step in a process of its own; say whether it was.
+
+    A step is a change of a name below a folder, or of what a Kafka broker knows: about to be sent, and answered.
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", dying.__file__, str(nth), str(folder), *map(str, words)],
+        env={**os.environ, "NO_COLOR": "1"}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        timeout=240,
+    )  # fmt: skip
+    assert done.returncode in {0, -signal.SIGKILL}, done
+    return done.returncode != 0
 
 
 @dataclass
