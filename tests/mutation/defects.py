@@ -3748,8 +3748,8 @@ DEFECTS: Final = (
         group=SOURCES,
         what="What a receiver outside promises is told by the options of the query",
         file="guards/receivers.py",
-        before='        promises = Journal.at(source.options["journal"]).receiving()\n',
-        after="        promises = ()\n",
+        before="        found = promises(journal, _read_upto(journal, starts))\n",
+        after="        found = ()\n",
         tests=(GUARDS + "test_a_receiver_outside_says_itself_what_it_promises",),
     ),
     Defect(

@@ -419,7 +419,7 @@ def test_what_a_feeds_server_has_is_waited_for_as_long_as_it_comes(tmp_path: Pat
     """A queue that takes longer to read than a feed without an end is waited for: each night, a part would stay."""
 
     class Slow:
-        name, of, guarantee, awaited = "socket", "h:1", Guarantee.AT_MOST_ONCE, 12
+        name, of, named, guarantee, awaited = "socket", "h:1", "none", Guarantee.AT_MOST_ONCE, 12
 
         def receive(self, mark: str | None) -> Iterator[Batch]:
             for number in range(20):
@@ -681,3 +681,30 @@ def test_what_each_feed_promises(tmp_path: Path) -> None:
     assert promised("http", url="http://h", resume="query:after") == "exactly-once"
     assert promised("rabbitmq", uri="amqp://h", queue="q") == "exactly-once"
     assert promised("rabbitmq", uri="amqp://h", queue="q", id="none") == "at-least-once"
+
+
+def test_a_server_goes_on_after_what_was_taken_while_it_was_not_told_where(
+    tmp_path: Path, lives: Callable[..., Life]
+) -> None:
+    """What was taken at most once does not come again, as its ids may be forgotten by then."""
+    with ScriptedServer(
+        [EVENTS, event(1), STALL], [EVENTS, event(2), STALL], [EVENTS, STALL], http=True
+    ) as server:
+        for resume, values in (("header:Last-Event-ID", 1), ("none", 2), ("header:Last-Event-ID", 2)):
+            life = lives("http", server, resume=resume)
+            assert len(life.values(values)) == values
+            until(lambda life=life: life.receiver._was_heard)
+            life.receiver.stop()
+        assert "last-event-id: 2" in server.requests[2]
+
+
+def test_who_names_rows_by_something_else_is_told_that_those_before_are_not_known(
+    lives: Callable[..., Life], caplog: pytest.LogCaptureFixture
+) -> None:
+    with ScriptedServer([LINES, line(1), STALL], http=True) as server:
+        for field, told in (("id", False), ("id", False), ("text", True)):
+            caplog.clear()
+            life = lives("http", server, id=field, resume="query:after")
+            life.values(1)
+            life.receiver.stop()
+            assert ("remembers rows by id=id, and from now on by id=text" in caplog.text) == told

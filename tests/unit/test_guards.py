@@ -24,7 +24,7 @@ from onceonly.model import Guarantee, Vote
 from onceonly.ports import WriteContext
 from onceonly.settings.query import GoOn, QuerySettings, SinkSettings, parse, parse_query
 from onceonly.settings.registry import remember
-from onceonly.sources.journal import Journal, Limits, Writer
+from onceonly.sources.journal import Journal, Limits, Position, Writer
 from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
@@ -424,6 +424,27 @@ def test_a_receiver_outside_says_itself_what_it_promises(
     caplog.clear()
     assert told("") == ("exactly-once", ("onceonly.rabbitmq",))
     assert "What the receiver of onceonly.rabbitmq promises is not known" in caplog.text
+
+
+@pytest.mark.parametrize("receiver", ["inside", "outside"])
+def test_what_was_taken_under_a_weaker_promise_counts_until_it_is_read(
+    checkpoint: Path, tmp_path: Path, receiver: str
+) -> None:
+    """Also where the receiver is inside the query, whose options say more by now."""
+    place = tmp_path / "journal"
+    journal = Journal.at(str(place))
+    for promise in ("at-least-once", "exactly-once"):
+        with Writer.open(journal, Limits(), feed="f", of="o", promise=promise) as writer:
+            writer.append(rows(promise))
+    identity = journal.identity()
+    assert identity is not None
+    source = Source("onceonly.rabbitmq", {"journal": str(place), "receiver": receiver})
+    for epoch, promised in ((1, "at-least-once"), (2, "exactly-once")):  # which begin after segment 0, and 1
+        note(checkpoint, epoch - 1, end=json.dumps(Position(identity.journal, "r", epoch - 1).offset))
+        made(checkpoint, source).look(epoch, EXACTLY)
+        found = known.read(FolderFiles(checkpoint))
+        assert found is not None
+        assert found.promise == promised
 
 
 @pytest.mark.parametrize("seen", [False, True])

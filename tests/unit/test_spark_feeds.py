@@ -9,10 +9,12 @@ import pytest
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.unit.journal_bench import FEED, LIMITS, OF, opened, rows
+from tests.unit.scripted_server import EVENTS, STALL, ScriptedServer
 
 from onceonly.errors import ConfigurationError
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.settings import registry
+from onceonly.sources.asked import ask
 from onceonly.sources.journal import Journal, Writer
 from onceonly.sources.known import FEEDS
 from onceonly.spark.feed_source import FeedReader, columns_of, make_feed_format
@@ -89,6 +91,66 @@ def test_what_a_receiver_outside_keeps_is_told_and_what_it_does_not_is_refused(
             ConfigurationError, match=f"cannot be read {asked}: the receiver .* keeps at-least-once"
         ):
             begin(**{"onceonly.guarantee": asked})
+
+
+def test_what_a_receiver_outside_has_taken_under_a_weaker_promise_counts_until_it_is_read(
+    tmp_path: Path,
+) -> None:
+    """And no longer: the query need not wait for another start of the receiver."""
+    place = tmp_path / "journal"
+    journal = Journal.at(str(place))
+    more = {"receiver": "outside", "onceonly.guarantee": "exactly-once"}
+    with Writer.open(journal, LIMITS, feed=FEED, of=OF, promise="at-least-once") as writer:
+        writer.append(rows("a"))
+    with Writer.open(journal, LIMITS, feed=FEED, of=OF, promise="exactly-once") as writer:
+        with pytest.raises(ConfigurationError, match="keeps at-least-once and exactly-once"):
+            read_all(place, None, **more)
+        end = read_all(place, None, receiver="outside")
+        writer.append(rows("b"))
+        assert read_all(place, end, **more)["segment"] == 2
+
+
+def test_what_the_query_itself_has_taken_under_a_weaker_promise_is_told_or_refused_until_it_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "journal"
+    with ScriptedServer([EVENTS, b"id: 2\ndata: b\n\n", STALL], http=True) as server:
+        url = f"http://127.0.0.1:{server.port}/rows"
+        exactly = {"url": url, "resume": "header:Last-Event-ID"}
+        of = ask("http", {"journal": str(place), **exactly}).feed.of
+        with Writer.open(
+            Journal.at(str(place)), LIMITS, feed="http", of=of, promise="at-most-once"
+        ) as writer:
+            writer.append(rows("1"))
+        asked = {**exactly, "onceonly.guarantee": "exactly-once"}
+        with pytest.raises(
+            ConfigurationError, match="at-most-once was what held when they were taken"
+        ) as refused:
+            read_all(place, None, "http", **asked)
+        assert "receiver=outside" in refused.value.next_step
+        read_all(place, None, "http", **exactly)
+        assert f"onceonly.http: at-most-once and exactly-once up to the journal {place}" in caplog.text
+        end = read_all(place, None, "http", url=url, receiver="outside")  # as the refusal says
+        caplog.clear()
+        read_all(place, end, "http", **asked)
+        assert "up to the journal" not in caplog.text
+
+
+def read_all(
+    place: Path, start: dict[str, Any] | None, feed: str = "rabbitmq", **options: str
+) -> dict[str, Any]:
+    """Read a journal as a start of a query with ``availableNow`` does; return where it ends."""
+    if feed == "rabbitmq":
+        options |= {"uri": "amqp://h", "queue": "q"}
+    reader = FeedReader(feed, {"journal": str(place), **options}, columns_of(feed), Hadoop())
+    try:
+        reader.prepareForTriggerAvailableNow()
+        begin = reader.initialOffset() if start is None else start
+        end = reader.latestOffset(begin, ReadAllAvailable())
+        reader.partitions(begin, end)
+        return end
+    finally:
+        reader.stop()
 
 
 def test_a_sink_of_the_users_is_not_named_like_a_feed() -> None:

@@ -113,10 +113,11 @@ class Guard:
             known.write(self._checkpoint, now)
 
     def _received(self, sources: Sequence[Source], epoch: int) -> tuple[Source, ...]:
-        """Return the sources as their receivers promise, where these are other processes."""
+        """Return the sources as their receivers promise of what is not read yet."""
         found: list[Source] = []
+        starts = SparkInputs(self._checkpoint).starts(epoch).values()
         for each in sources:
-            promised, finding = received(each)
+            promised, finding = received(each, starts)
             found += promised
             if finding is not None:
                 self._tell(epoch, finding)

@@ -10,6 +10,7 @@ from onceonly.model import Guarantee
 from onceonly.options import read_options
 from onceonly.sources.journal.options import DECLARED, GUARANTEE, Limits
 from onceonly.sources.journal.place import Journal
+from onceonly.sources.journal.promised import promises
 from onceonly.sources.known import feed_class
 
 if TYPE_CHECKING:
@@ -56,15 +57,24 @@ def ask(name: str, given: Mapping[str, str]) -> Asked:
     )
 
 
-def kept_by_receiver(asked: Asked) -> tuple[str, ...]:
-    """Return what holds up to the journal: what its receiver says, wherever that is; else what the options say.
+def kept_by_receiver(asked: Asked, after: int) -> tuple[str, ...]:
+    """Return what holds up to the journal of what follows a segment: what its receivers say; else the options.
 
     Raises ``ConfigurationError`` where what was asked for does not hold, ``JournalError``, ``UnavailableError``.
     """
-    noted = () if asked.inside else asked.journal.receiving()
+    noted = promises(asked.journal, after)
     if asked.guarantee is not None and any(
         each not in {asked.guarantee, Guarantee.EXACTLY_ONCE} for each in noted
     ):
+        if asked.inside:
+            raise ConfigurationError(
+                f"{asked.feed.of} cannot be read {asked.guarantee.value}: the journal {asked.journal.where} has rows "
+                f"that are not read yet, and {' and '.join(each for each in noted if each != asked.guarantee)} "
+                "was what held when they were taken",
+                next_step="start the query once with receiver=outside, the trigger availableNow and without "
+                f"{GUARANTEE}, which reads them and takes nothing more; or leave out {GUARANTEE} here, and what holds "
+                "is told",
+            )
         raise ConfigurationError(
             f"{asked.feed.of} cannot be read {asked.guarantee.value}: the receiver of the journal "
             f"{asked.journal.where} keeps {' and '.join(noted)}",

@@ -108,6 +108,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._address = next(text for name, text in options.items() if name.lower() == "journal")
         self._until: int | None = None
         self._opened: tuple[Reader, Receiver | None] | None = None
+        self._has_told = False
 
     def __getstate__(self) -> dict[str, Any]:
         # A task is told nothing of the feed: its options may hold secrets.
@@ -116,6 +117,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_frames
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        self._tell_promise(after=0)
         return self._reader.initial().offset
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -180,14 +182,28 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _at(self, offset: dict[str, Any]) -> Position:
         position = Position.of(offset)
+        self._tell_promise(position.segment)
         self._reader.require(position)
         return position
+
+    def _tell_promise(self, after: int) -> None:
+        """Say once in this process's life what holds of what is read in it. Raises as ``kept_by_receiver``."""
+        if self._has_told:
+            return
+        self._open()  # a receiver inside notes what it keeps
+        asked = self._asked
+        promises = kept_by_receiver(asked, after)
+        self._has_told = True
+        if set(promises) != {Guarantee.EXACTLY_ONCE}:
+            log.warning(
+                "onceonly.%s: %s up to the journal %s, exactly once from there.",
+                asked.feed.name, " and ".join(promises), asked.journal.where,
+            )  # fmt: skip
 
     def _open(self) -> tuple[Reader, Receiver | None]:
         """Begin to receive and to read, once in this process's life; raise what has ended the receiver."""
         if self._opened is None:
             asked = self._asked
-            promises = kept_by_receiver(asked)
             receiver = None
             if asked.inside:
                 receiver = Receiver(asked.feed, asked.journal, asked.limits)
@@ -195,11 +211,6 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 writer = receiver.opened()
             durable = (lambda: writer.newest) if receiver is not None else None
             self._opened = (Reader(asked.journal, durable=durable), receiver)
-            if set(promises) != {Guarantee.EXACTLY_ONCE}:
-                log.warning(
-                    "onceonly.%s: %s up to the journal %s, exactly once from there.",
-                    asked.feed.name, " and ".join(promises), asked.journal.where,
-                )  # fmt: skip
         reader, receiver = self._opened
         if receiver is not None:
             receiver.require_alive()

@@ -48,6 +48,7 @@ class HttpFeed:
     def __init__(self, options: Mapping[str, Any], limits: Limits) -> None:
         self._url = str(options["url"])
         self._field: str | None = options["id"]
+        self.named = self._field or "none"
         self._resume = Resume(options["resume"])
         self._stall_s: float = options["stallTimeout"]
         self._headers = headers_of(options)
@@ -101,7 +102,8 @@ class HttpFeed:
                     broken = error
                     _end(read, error, lines.rest, gather)
                 if gather and (gather.is_due or broken is not None):
-                    yield gather.take(read.last if read is not None and self._resume else None)
+                    # Also where its server is not told: a later start may tell it.
+                    yield gather.take(read.last if read is not None else None)
                 elif gather.is_idle and read is not None:
                     yield None  # not while it connects: the feed has not said yet that there is nothing
         if isinstance(broken, FeedBrokenError) and isinstance(read, Events):

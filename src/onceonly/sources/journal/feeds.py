@@ -60,6 +60,8 @@ class Feed(Protocol):
     """Names and Arrow types of its columns."""
     of: str
     """What it is a feed of, without secrets: the journal belongs to it."""
+    named: str
+    """What names a row of it, as its option ``id`` says."""
     guarantees: tuple[Guarantee, ...]
     """What it can keep with its options, the strongest first."""
     guarantee: Guarantee

@@ -164,16 +164,16 @@ class Journal:
         """Write down who reads it and how far it has come. Raises ``UnavailableError``."""
         self.store.replace(READING, encode_note("reading", reading))
 
-    def receiving(self) -> tuple[str, ...]:
-        """Return what its receivers promise, none where they have not said so. Raises ``JournalError``."""
+    def receiving(self) -> Receiving:
+        """Return what its receivers have noted. Raises ``JournalError``, ``UnavailableError``."""
         data = self.store.get(RECEIVING)
         if data is None:
-            return ()
-        return decode_note(data, RECEIVING, Receiving, where=self.store.where(RECEIVING)).promises
+            return Receiving(promises=())
+        return decode_note(data, RECEIVING, Receiving, where=self.store.where(RECEIVING))
 
-    def note_receiving(self, promises: tuple[str, ...]) -> None:
+    def note_receiving(self, receiving: Receiving) -> None:
         """Write down what its receivers promise. Raises ``UnavailableError``."""
-        self.store.replace(RECEIVING, encode_note(RECEIVING, Receiving(promises)))
+        self.store.replace(RECEIVING, encode_note(RECEIVING, receiving))
 
     def lock(self, name: str) -> Path | None:
         """Return the path of a lock; None on a store, which has none."""

@@ -61,6 +61,7 @@ class Receiver(threading.Thread):
                 feed=self._feed.name,
                 of=self._feed.of,
                 promise=self._feed.guarantee.value,
+                named=self._feed.named,
                 wait_s=self._wait_s,
             ) as writer:
                 self.writer = writer

@@ -67,9 +67,15 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Receiving(msgspec.Struct, frozen=True):
-    """What those who have written a journal promise up to it, as far as what they wrote may be unread."""
+    """What those who have written a journal promise up to it, as far as what they wrote may be unread.
+
+    ``upto`` has for each promise the newest segment that stands under it, 0 where one may still be written; nothing
+    where an older version has noted it. ``named`` is what the newest of them names rows by, None where none has said.
+    """
 
     promises: tuple[str, ...]
+    upto: tuple[int, ...] = ()
+    named: str | None = None
 
 
 class Claimed(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from onceonly.sources.journal import window
 from onceonly.sources.journal.claims import newest_claim
 from onceonly.sources.journal.lock import WAIT_S, Hold
 from onceonly.sources.journal.place import AGAIN, strange
+from onceonly.sources.journal.promised import note_promise
 from onceonly.sources.journal.segments import (
     CLAIMS,
     FOLDS,
@@ -102,11 +103,13 @@ class Writer:
         feed: str,
         of: str,
         promise: str = "",
+        named: str = "",
         wait_s: float = WAIT_S,
     ) -> Self:
         """Take a journal to write it, and make it where there is none; learn what is in it.
 
-        ``promise`` is what the feed keeps up to it, for a query that has no receiver of its own.
+        ``promise`` is what the feed keeps up to it, and ``named`` what it names rows by, both for its readers and for
+        later receivers.
 
         Raises ``ConfigurationError`` where another process writes it, ``JournalError`` for one that is damaged, of a
         newer version or of another feed, ``UnavailableError``.
@@ -122,7 +125,7 @@ class Writer:
             writer = cls(journal, limits, identity, hold)
             writer._learn()
             if promise:
-                writer._note_promise(promise)
+                note_promise(journal, writer.newest, promise, named)
         except BaseException:  # an interrupt, too: this process would lock its next writer out
             hold.close()
             raise
@@ -344,15 +347,6 @@ class Writer:
         self._before_s = max(self._before_s, *came, 0.0)
         for at_s, hashes in came.items():
             self._window.learn(window.AGAIN, hashes, at_s)
-
-    def _note_promise(self, promise: str) -> None:
-        """Note it, beside those of earlier writers as long as the query may not have read what they wrote."""
-        noted = self._journal.receiving()
-        reading = self._journal.reading()
-        is_read = self.newest <= (reading.upto if reading is not None else 0)
-        promises = tuple(dict.fromkeys((*(() if is_read else noted), promise)))
-        if promises != noted:
-            self._journal.note_receiving(promises)
 
     def _written_s(self) -> float:
         return round(self._before_s + time.monotonic() - self._began, 3)

@@ -45,6 +45,7 @@ class RabbitFeed:
         self._server = Server(str(options["uri"]), "onceonly.rabbitmq")
         self._queue: str = options["queue"]
         self._id = Named(options["id"])
+        self.named = self._id.text
         self._all = options["deduplicate"] == "all"
         self._prefetch: int = options["prefetch"]
         self._limits = limits

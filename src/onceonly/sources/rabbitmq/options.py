@@ -56,6 +56,11 @@ class Named:
     def __bool__(self) -> bool:
         return self._kind != "none"
 
+    @property
+    def text(self) -> str:
+        """The place as the option says it, however that was written."""
+        return {"messageid": "messageId", "none": "none"}.get(self._kind, f"header:{self._header}")
+
     def __str__(self) -> str:
         return f"header {self._header}" if self._header else "message id"
 

@@ -30,6 +30,7 @@ class SocketFeed:
     open_ended: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[Mapping[str, str]] = {"value": "binary", "arrived": "timestamp"}
     declared: ClassVar[tuple[Option, ...]] = DECLARED
+    named: ClassVar[str] = "none"
     awaited = 0
 
     def __init__(self, options: Mapping[str, Any], limits: Limits) -> None:
