@@ -70,7 +70,7 @@ class Query:
         if following is self.offset:
             return []
         self.offset = Offset.of(json.loads(json.dumps(following.json)))
-        return shares(self.offset, self.planner.nexts(self.offset))
+        return shares(self.offset, self.planner.nexts(self.offset), self.planner.keeps_s)
 
     def read(self, share: Share) -> list[bytes]:
         found = Task(self.options, share, self.client()).records()
@@ -750,6 +750,92 @@ def test_a_query_that_a_scheduler_starts_is_not_stopped_by_a_stream_that_is_sile
     query.planner.stop_at_now()
     with pytest.raises(SourceChangedError, match="may have been lost"):
         query.epoch()
+
+
+@pytest.mark.parametrize("has_record", [True, False])
+def test_a_query_that_is_started_seldom_goes_on_where_the_stream_keeps_records_for_longer(
+    tmp_path: Path, *, has_record: bool
+) -> None:
+    """For as long as the stream has said in the start before, and says now; not only for a day."""
+    stream = Stream(2)
+    stream.hours = 72
+    low, high = sides()
+    stream.put(low, b"low")
+    if has_record:
+        stream.put(high, b"high")
+    query = Query(stream, tmp_path)
+    query.drain()
+    for _ in range(4):
+        stream.wait(hours=48)
+        query.live()
+        query.planner.stop_at_now()
+        assert query.epoch() == []
+    stream.wait(hours=48)
+    stream.put(high, b"next")
+    query.live()
+    query.planner.stop_at_now()
+    assert query.epoch() == [b"next"]
+    stream.wait(hours=73)
+    query.live()
+    query.planner.stop_at_now()
+    with pytest.raises(SourceChangedError, match=r"keep them \(72 hours\)"):
+        query.epoch()
+
+
+@pytest.mark.parametrize("is_lowered", [False, True])
+@pytest.mark.parametrize("has_record", [True, False])
+def test_a_retention_that_was_changed_meanwhile_counts_as_the_shorter_one(
+    tmp_path: Path, *, is_lowered: bool, has_record: bool
+) -> None:
+    """What expired under it does not come back when it is raised. The next start has seen the longer one itself."""
+    stream = Stream(2)
+    stream.hours = 168 if is_lowered else 24
+    low, high = sides()
+    stream.put(low, b"low")
+    if has_record:
+        stream.put(high, b"high")
+    query = Query(stream, tmp_path)
+    query.drain()
+    stream.put(high, b"lost")
+    stream.hours = 24
+    stream.wait(hours=30)
+    stream.hours = 24 if is_lowered else 168
+    query.live()
+    query.planner.stop_at_now()
+    with pytest.raises(SourceChangedError, match=r"keep them \(24 hours\)") as stopped:
+        query.epoch()
+    assert "retention that is longer than the time between two starts" in stopped.value.next_step
+    query.options = replace(query.options, fails_on_loss=False)  # as it says
+    query.live()
+    query.planner.stop_at_now()
+    assert query.drain() == [b"low", *([b"high"] if has_record else [])]
+    query.options = replace(query.options, fails_on_loss=True)
+    stream.hours = 168
+    for hours in (20, 48):
+        stream.wait(hours)
+        query.live()
+        query.planner.stop_at_now()
+        assert query.epoch() == []
+
+
+def test_who_may_not_ask_how_long_records_are_kept_takes_the_shortest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(2)
+    stream.hours = 168
+    monkeypatch.setattr(stream, "describe_stream_summary", denied)
+    low, _ = sides()
+    stream.put(low, b"low")
+    query = Query(stream, tmp_path)
+    query.drain()
+    stream.at += 25 * 3600
+    query.live()
+    with pytest.raises(SourceChangedError, match=r"keep them \(24 hours\)"):
+        query.plan()
+
+
+def denied(**_: Any) -> dict[str, Any]:  # noqa: ANN401  as boto3's
+    raise error("AccessDeniedException")
 
 
 def test_a_replay_of_what_is_gone_stops_the_query(tmp_path: Path) -> None:

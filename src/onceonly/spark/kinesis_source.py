@@ -81,7 +81,8 @@ class KinesisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         offset = Offset.of(end)
         self._plan.require_replayable(offset)
-        return [SharePartition(share) for share in shares(offset, self._plan.nexts(offset))]
+        plan = self._plan
+        return [SharePartition(share) for share in shares(offset, plan.nexts(offset), plan.keeps_s)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SharePartition)  # noqa: S101  Spark hands back what `partitions` gave

@@ -28,9 +28,13 @@ _STREAM_S = 20.0
 _OPEN_MAX = 2
 # Its own command listens on all interfaces.
 _PROGRAM = """
-const [packages, path, port, shards] = process.argv.slice(1)
+const [packages, path, port, shards, ahead] = process.argv.slice(1)
 const settings = {path, createStreamMs: 5, deleteStreamMs: 5, updateStreamMs: 5, shardLimit: Number(shards)}
-require(packages + "/kinesalite")(settings).listen(Number(port), "127.0.0.1")
+const now = Date.now
+Date.now = () => now() + Number(ahead) * 3600000
+const server = require(packages + "/kinesalite")(settings)
+server.prependListener("request", (_, answer) => answer.setHeader("Date", new Date(Date.now()).toUTCString()))
+server.listen(Number(port), "127.0.0.1")
 """
 
 
@@ -44,6 +48,8 @@ class EmbeddedKinesis(EmbeddedServer):
     def __init__(self, directory: Path | None = None) -> None:
         super().__init__(directory, prefix="kinesis")
         self._port = 0
+        self.ahead_h = 0.0
+        """How many hours its clock is ahead: it forgets what its streams keep for less. Counts at a start."""
 
     @property
     def port(self) -> int:
@@ -70,7 +76,7 @@ class EmbeddedKinesis(EmbeddedServer):
         packages = ensure_packages("kinesalite")
         self._port = self._port or free_ports(1)[0]
         self.directory.mkdir(parents=True, exist_ok=True)
-        given = [packages, self.directory / "data", self._port, _SHARDS_MAX]
+        given = [packages, self.directory / "data", self._port, _SHARDS_MAX, self.ahead_h]
         self._process = self._launch([str(node()), "-e", _PROGRAM, *map(str, given)])
         self._await(self._answers, within_s=_READY_S, poll_s=_POLL_S)
 

@@ -18,7 +18,7 @@ from onceonly.families.kinesis import RefusedCallError, Stream
 from onceonly.sources.kinesis.options import WHO, SourceOptions
 from onceonly.sources.kinesis.positions import AFTER, LATEST, TIME, TRIM, Offset, Position, starts_of
 from onceonly.sources.kinesis.ranges import KEPT, End, Range, Ranges
-from onceonly.sources.kinesis.shards import FAR_MS, Shard, listed, told_s
+from onceonly.sources.kinesis.shards import FAR_MS, KEPT_ALWAYS_S, Shard, listed, told_s
 from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _PROBE_S = 0.25
 """A shard answers five times a second, to all who read it."""
 _LIST_S = 30.0
 _FORGET_EVERY = 10
+_TELL_S = 600.0
 _NOTE_S = 600.0
 """How much more a look must have shown to be worth a note."""
 
@@ -45,10 +46,13 @@ class Planner:
         """Whether a savepoint has brought the ranges of the epoch, and there are no others."""
         self._ran = 0
         """The newest epoch that was planned in this life, or read again: whether its tasks have run is known here."""
-        self._keeps_s = math.inf
-        """For how long the stream keeps records, where it may be asked."""
-        self._kept_s = -math.inf
-        """Since when the stream had kept all records when this life began, by the service's clock."""
+        self._told_keeps_s: float | None = None
+        """For how long the stream keeps records, as it has told when it was asked; None where it may not be."""
+        self._told_at = -math.inf
+        self.keeps_s = KEPT_ALWAYS_S
+        """For how long it keeps them in this life, and has kept them since the one before has looked."""
+        self._began_s = -math.inf
+        """When this life began, by the service's clock, until it has looked itself."""
         self._ends: tuple[int, Mapping[str, End]] = (0, {})
         self._since: dict[str, float] = {}
         """Since when, by the service's clock, a shard or its children may have records that were not read."""
@@ -62,7 +66,8 @@ class Planner:
     def initial(self) -> Offset:
         """Return the offset of a new query, whose ranges have a place from now on. Raises a typed error."""
         made, _ = self._look()
-        offset = Offset(reader=uuid.uuid4().hex, number=0, made=made, ranges=self._place)
+        keeps = self._told_keeps_s
+        offset = Offset(reader=uuid.uuid4().hex, number=0, made=made, ranges=self._place, keeps=keeps)
         self._ranges(offset).begin()
         return offset
 
@@ -100,6 +105,7 @@ class Planner:
             ranges=self._place,
             behind={f"start/{name}": end.behind_ms for name, end in self._ends[1].items() if name in start},
             seen={name: self._since[name] for name in start if name in self._since},
+            keeps=self._told_keeps_s,
         )
 
     def require_kept(self, offset: Offset, held: Sequence[Range] = ()) -> None:
@@ -115,9 +121,9 @@ class Planner:
             ends = found.ends if found is not None else {}
             for name in start:
                 end = ends.get(name) or End(position=offset.start[name], seen=offset.seen.get(name))
-                shard = Shard(self._stream, name, end.position, seen_s=end.seen)
+                shard = Shard(self._stream, name, end.position, seen_s=end.seen, keeps_s=self.keeps_s)
                 shard.is_closed = end.is_closed
-                shard.require_kept(self._kept_s)
+                shard.require_kept(self._began_s - self.keeps_s)
                 shard.read(1)
 
     def require_replayable(self, offset: Offset) -> None:
@@ -172,21 +178,31 @@ class Planner:
 
     def _look(self) -> tuple[str, float]:
         """Return when the stream was made, empty where nobody may know, and the service's time."""
+        self._told_at = time.monotonic()
         try:
             answer = self._stream.ask("describe_stream_summary", own=("AccessDeniedException",))
         except RefusedCallError:
-            return "", time.time()
+            return "", listed(self._stream)[1] or time.time()
         summary = answer["StreamDescriptionSummary"]
         made = summary.get("StreamCreationTimestamp")
-        self._keeps_s = 3600.0 * summary.get("RetentionPeriodHours", math.inf)
+        hours = summary.get("RetentionPeriodHours")
+        self._told_keeps_s = None if hours is None else 3600.0 * hours
         return "" if made is None else f"{made.timestamp():.3f}", told_s(answer) or time.time()
+
+    def _keep(self, before: float | None) -> None:
+        """Take the shorter of two retentions: that of ``before``, when the life before has looked, and that of now.
+
+        One that is not known is the shortest that there is.
+        """
+        self.keeps_s = min(before or KEPT_ALWAYS_S, self._told_keeps_s or KEPT_ALWAYS_S)
 
     def _require(self, offset: Offset, *, is_held: bool = False) -> None:
         """See once that stream and ranges are those that the offset stands on."""
         if self._known == offset.reader:
             return
         made, now = self._look()
-        self._kept_s = now - self._keeps_s
+        self._began_s = now
+        self._keep(offset.keeps)
         if offset.made and made and made != offset.made:
             raise SourceChangedError(
                 f"the stream {self._options.stream.where} was deleted and made anew since this query's checkpoint",
@@ -209,11 +225,19 @@ class Planner:
         """See that shards of which nothing was read yet have lost nothing before this life began."""
         for name, end in ends.items():
             if not end.is_closed:
-                self._shard(name, end.position, end.seen).require_kept(self._kept_s)
+                self._shard(name, end.position, end.seen).require_kept(self._began_s - self.keeps_s)
 
     def _shard(self, name: str, position: Position, seen_s: float | None, next_: str | None = None) -> Shard:
         fails_on_loss = self._options.fails_on_loss
-        return Shard(self._stream, name, position, seen_s=seen_s, fails_on_loss=fails_on_loss, next_=next_)
+        return Shard(
+            self._stream,
+            name,
+            position,
+            seen_s=seen_s,
+            keeps_s=self.keeps_s,
+            fails_on_loss=fails_on_loss,
+            next_=next_,
+        )
 
     def _first(self) -> tuple[dict[str, Position], list[str]]:
         """Return where a new query begins, and the shards that lie before that."""
@@ -228,7 +252,7 @@ class Planner:
     def _next(self, offset: Offset) -> tuple[dict[str, Position], list[str], bool]:
         ends = self._fixed(offset)
         self._require_unread(ends)
-        self._kept_s = -math.inf  # while it lives, it looks
+        self._began_s = -math.inf  # while it lives, it looks
         closed = [name for name, end in ends.items() if end.is_closed]
         start = {name: end.position for name, end in ends.items() if not end.is_closed}
         done = [*offset.done, *closed]
@@ -271,7 +295,7 @@ class Planner:
             self._ends = number, ends
             seen = {name: end.seen for name, end in ends.items() if end.seen is not None}
             with suppress(UnavailableError):  # without it, a later life is only more careful
-                self._ranges(offset).note_look(number, ends, seen)
+                self._ranges(offset).note_look(number, ends, seen, self._told_keeps_s)
 
     def _of_child(self, parents: Iterable[str], ends: Mapping[str, End]) -> Position:
         """Return where a child begins: where its parents lay before the time of the beginning, at that time."""
@@ -285,7 +309,7 @@ class Planner:
         shard = self._shard(name, at, since)
         shard.require_parents(expired)
         if since is not None and self._listed_at is not None:
-            shard.require_kept(self._listed_at - self._keeps_s)
+            shard.require_kept(self._listed_at - self.keeps_s)
             self._since[name] = since
 
     def _fixed(self, offset: Offset) -> Mapping[str, End]:
@@ -306,8 +330,10 @@ class Planner:
                 ends |= ranges.fix(offset.number, group, Range(start=start, ends=nothing)).ends
             else:
                 ends |= found.ends
-        if self._ran != offset.number:
-            for name, seen in self._ranges(offset).looked(offset.number, ends).items():
+        looked = self._ranges(offset).looked(offset.number, ends) if self._ran != offset.number else None
+        if looked is not None:
+            self._keep(looked.keeps)
+            for name, seen in looked.seen.items():
                 ends[name] = msgspec.structs.replace(ends[name], seen=max(seen, ends[name].seen or 0.0))
         self._ends = (offset.number, ends)
         self._since = {name: end.seen for name, end in ends.items() if end.seen is not None}
@@ -335,6 +361,8 @@ class Planner:
         return False
 
     def _shards(self) -> dict[str, dict[str, Any]]:
+        if time.monotonic() - self._told_at > _TELL_S:
+            self._look()  # the next life is told which retention this one had
         shards, self._listed_at = listed(self._stream)
         return shards
 

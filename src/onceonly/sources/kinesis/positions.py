@@ -42,7 +42,8 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     were read to their end, ``groups`` the shards of each task. ``until`` is when an ``availableNow`` has begun, by the
     service's clock; ``records_max`` what all tasks together may read. ``behind`` is for people: how many milliseconds
     the places in ``start`` were behind the newest record of their shard, by the service, named as in this offset.
-    ``seen`` is since when shards may have records that were not read.
+    ``seen`` is since when shards may have records that were not read, ``keeps`` for how many seconds the stream kept
+    records then; None where that was not told.
     ``former`` is in the first offset of a fork: the reader among whose ranges are those of this epoch. ``ranges`` is
     where they are kept, for who makes a savepoint and has no options; the query's option counts.
     """
@@ -60,6 +61,7 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     former: str = ""
     ranges: str = ""
     seen: Mapping[str, float] = {}
+    keeps: float | None = None
 
     @property
     def json(self) -> dict[str, Any]:

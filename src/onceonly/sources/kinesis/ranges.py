@@ -57,12 +57,13 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
     """What a look has shown that found nothing behind an epoch: ``seen`` as in ``End``, by shard.
 
-    ``places`` is a hash of where its shards ended.
+    ``places`` is a hash of where its shards ended; ``keeps`` as in an offset.
     """
 
     number: int
     places: str
     seen: Mapping[str, float]
+    keeps: float | None = None
 
 
 class Ranges:
@@ -125,18 +126,20 @@ class Ranges:
         """Put what a savepoint has of a task, under a name that no life of the query deletes. Operator, idempotent."""
         put_once(self._store, self._brought_name(number, group, found.start), seal(found))
 
-    def note_look(self, number: int, ends: Mapping[str, End], seen: Mapping[str, float]) -> None:
+    def note_look(
+        self, number: int, ends: Mapping[str, End], seen: Mapping[str, float], keeps: float | None
+    ) -> None:
         """Note what a look behind an epoch has shown, for a later life. Driver. Raises ``UnavailableError``."""
-        looked = Looked(number=number, places=_places(ends), seen=seen)
+        looked = Looked(number=number, places=_places(ends), seen=seen, keeps=keeps)
         self._store.replace(self._look, _FORMAT.seal(_LOOK, msgspec.json.encode(looked)))
 
-    def looked(self, number: int, ends: Mapping[str, End]) -> Mapping[str, float]:
-        """Return what was noted of these places; nothing where that is not known. Raises a typed error."""
+    def looked(self, number: int, ends: Mapping[str, End]) -> Looked | None:
+        """Return what was noted of these places; None where that is not known. Raises a typed error."""
         data = self._store.get(self._look)
         if data is None:
-            return {}
+            return None
         found = decoder(Looked).decode(_FORMAT.unseal(data, kind=_LOOK, where=self._store.where(self._look)))
-        return found.seen if (found.number, found.places) == (number, _places(ends)) else {}
+        return found if (found.number, found.places) == (number, _places(ends)) else None
 
     def newest(self) -> int:
         """Return the newest epoch that has a range; 0 where there is none."""

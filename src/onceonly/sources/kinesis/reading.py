@@ -14,7 +14,7 @@ from onceonly.sources.kinesis.options import WHO, SourceOptions
 from onceonly.sources.kinesis.positions import Position, starts_of
 from onceonly.sources.kinesis.ranges import End, Range, Ranges, checksum
 from onceonly.sources.kinesis.rows import is_aggregate
-from onceonly.sources.kinesis.shards import LIMIT_MAX, Shard, arrival_s, listed
+from onceonly.sources.kinesis.shards import KEPT_ALWAYS_S, LIMIT_MAX, Shard, arrival_s, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,12 +34,13 @@ class Share:
     start: Mapping[str, Position]
     nexts: Mapping[str, str] = field(default_factory=dict, repr=False)
     seen: Mapping[str, float] = field(default_factory=dict)
+    keeps_s: float = KEPT_ALWAYS_S
     until: float | None = None
     records_max: int | None = None
 
 
-def shares(offset: Offset, nexts: Mapping[str, str]) -> list[Share]:
-    """Return the shares of an epoch. Pure."""
+def shares(offset: Offset, nexts: Mapping[str, str], keeps_s: float = KEPT_ALWAYS_S) -> list[Share]:
+    """Return the shares of an epoch; ``keeps_s`` is for how long the stream keeps records. Pure."""
     found = []
     for group, start in enumerate(starts_of(offset)):
         most = offset.records_max
@@ -51,6 +52,7 @@ def shares(offset: Offset, nexts: Mapping[str, str]) -> list[Share]:
                 start=start,
                 nexts={name: nexts[name] for name in start if name in nexts},
                 seen={name: offset.seen[name] for name in start if name in offset.seen},
+                keeps_s=keeps_s,
                 until=offset.until,
                 records_max=None if most is None else max(most // len(offset.groups), 1),
             )
@@ -103,6 +105,7 @@ class Task:
             name,
             self._share.start[name],
             seen_s=self._share.seen.get(name),
+            keeps_s=self._share.keeps_s,
             fails_on_loss=self._options.fails_on_loss,
             next_=next_,
         )

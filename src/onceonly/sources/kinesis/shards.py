@@ -22,8 +22,8 @@ LIMIT_MAX = 10_000
 """Records of one call, by the service's limit."""
 _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
 _CALLS_MAX = 5
-_KEPT_ALWAYS_S = 24 * 3600.0
-"""How long any stream keeps records, whatever its retention has been meanwhile."""
+KEPT_ALWAYS_S = 24 * 3600.0
+"""How long any stream keeps records, whatever its retention is and has been."""
 FAR_MS = 3_600_000
 """A place so far behind may be trimmed while an iterator of it lives, which would pass over what was there."""
 
@@ -42,6 +42,7 @@ class Shard:
         position: Position,
         *,
         seen_s: float | None = None,
+        keeps_s: float = KEPT_ALWAYS_S,
         fails_on_loss: bool = True,
         next_: str | None = None,
     ) -> None:
@@ -54,6 +55,7 @@ class Shard:
         self.seen_s = seen_s
         """What follows here, in this shard or its children, came later, by the service's clock; None: not known."""
         self._stream = stream
+        self._keeps_s = keeps_s
         self._fails_on_loss = fails_on_loss
         self._expected: str | None = None
 
@@ -104,19 +106,21 @@ class Shard:
     def _proven(self, found: list[dict[str, Any]], now_s: float | None) -> list[dict[str, Any]]:
         """Return what follows the record that was read last, which must be the first here.
 
-        It may be gone where all was read so lately that what followed is not: there was nothing for long.
+        It may be gone where all was read so lately that what followed is not: there was nothing for long. Otherwise the
+        service says nothing by which that could be told from a loss.
         """
         expected, self._expected = self._expected, None
         if found and found[0]["SequenceNumber"] == expected:
             return found[1:]
-        if now_s is not None and self.seen_s is not None and self.seen_s > now_s - _KEPT_ALWAYS_S:
+        if now_s is not None and self.seen_s is not None and self.seen_s > now_s - self._keeps_s:
             return found
-        then = (
-            f"the next that is kept came at {found[0]['ApproximateArrivalTimestamp']}"
-            if found
-            else "none is kept"
+        then = f"the next that is kept came on {_utc(arrival_s(found[0]))}" if found else "none is kept"
+        upto = "" if now_s is None else f" and before {_utc(now_s - self._keeps_s)}"
+        since = "then" if self.seen_s is None else _utc(self.seen_s)
+        self._lost(
+            f"its record {expected}, up to which was read, is gone, and {then}; what came after {since}{upto} may be "
+            f"gone, too, or there may have been nothing: the service does not tell"
         )
-        self._lost(f"its record {expected}, up to which was read, is gone, and {then}")
         return found
 
     def require_kept(self, kept_s: float) -> None:
@@ -129,9 +133,9 @@ class Shard:
             return  # its record tells
         if self.seen_s is not None and self.seen_s < kept_s:
             what = "of its children" if self.is_closed else "of it"
-            seen = datetime.fromtimestamp(self.seen_s, UTC)
             self._lost(
-                f"nothing was read {what} yet up to {seen:%Y-%m-%d %H:%M:%S} UTC, which is too long ago"
+                f"nothing was read {what} yet up to {_utc(self.seen_s)}; what came since then and before "
+                f"{_utc(kept_s)} may be gone, or there may have been nothing: the service does not tell"
             )
 
     def require_parents(self, expired: Collection[str]) -> None:
@@ -141,14 +145,16 @@ class Shard:
 
     def _lost(self, what: str) -> None:
         text = (
-            f"shard {self.name} of the stream {self._stream.options.where}: {what}. Records that followed may have "
-            "been lost: the query was behind for longer than the stream keeps them"
+            f"shard {self.name} of the stream {self._stream.options.where}: {what}. Records may have been lost: the "
+            f"query has not looked for longer than the stream is known to keep them ({self._keeps_s / 3600:g} hours)"
         )
         if self._fails_on_loss:
             raise SourceChangedError(
                 text,
-                next_step="read the lost time from elsewhere; to go on with what is kept, set failOnDataLoss=false for "
-                "one start. A longer retention of the stream gives more time",
+                next_step="set failOnDataLoss=false for one start, which goes on with what is kept; before that, read "
+                "the time that is gone from elsewhere, unless nothing came in it, as CloudWatch's IncomingRecords of "
+                "the stream may show. Where the query is started seldom, give the stream a retention that is longer "
+                "than the time between two starts",
             )
         log.warning("%s. It goes on, as failOnDataLoss=false says.", text)
 
@@ -164,7 +170,7 @@ class Shard:
             answer = self._stream.ask("get_shard_iterator", own=_GONE, ShardId=self.name, **given)
         except RefusedCallError as error:
             self._expected = None
-            self._lost(f"its place is gone ({error})")
+            self._lost(f"its place is gone ({error}), and what followed it may be")
             if error.code == "ResourceNotFoundException":
                 self.is_closed = True
                 return None
@@ -183,6 +189,10 @@ def listed(stream: Stream) -> tuple[dict[str, dict[str, Any]], float | None]:
         answer = stream.ask("list_shards", named=False, NextToken=answer["NextToken"])
         found += answer["Shards"]
     return {each["ShardId"]: each for each in found}, now_s
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def arrival_s(record: Mapping[str, Any]) -> float:
