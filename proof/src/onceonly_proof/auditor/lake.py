@@ -86,13 +86,13 @@ class LakeReader:
         listed = self.listed()
         return [
             Orphan(self._sink, f"data file {path}")
-            for path in sorted(self._below("onceonly"))
+            for path in sorted(below(self._list, "onceonly"))
             if path.endswith(".parquet") and path not in listed
         ]
 
     def notes(self) -> list[str]:
         """Return the attempts that are noted as not committed yet."""
-        return sorted(path for path in self._below("onceonly") if "/_open/" in path)
+        return sorted(path for path in below(self._list, "onceonly") if "/_open/" in path)
 
     def close(self) -> None:
         """Nothing is kept open between calls."""
@@ -103,13 +103,6 @@ class LakeReader:
         if path not in self._read:  # a name is never given to other content
             self._read[path] = pq.ParquetFile(io.BytesIO(self._get(path))).read().to_pylist()
         return self._read[path]
-
-    def _below(self, folder: str) -> Iterator[str]:
-        for name in self._list(folder):
-            if name.endswith("/"):
-                yield from self._below(f"{folder}/{name.rstrip('/')}")
-            else:
-                yield f"{folder}/{name}"
 
     def _list(self, folder: str) -> list[str]:
         try:
@@ -131,6 +124,15 @@ class LakeReader:
             f"the table {self._folder} on the store could not be read: {why}",
             next_step="see to the store, then run the audit again",
         )
+
+
+def below(names: Callable[[str], list[str]], folder: str) -> Iterator[str]:
+    """Yield the paths of all that lies below a folder; ``names`` lists one, folders with a slash behind."""
+    for name in names(folder):
+        if name.endswith("/"):
+            yield from below(names, f"{folder}/{name.rstrip('/')}")
+        else:
+            yield f"{folder}/{name}"
 
 
 def _bytes(value: object) -> bytes | None:

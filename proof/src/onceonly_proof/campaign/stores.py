@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from onceonly.errors import UnavailableError
 from onceonly.jars.locked import ensure_jars, spark_jars
+from onceonly_proof.auditor.lake import below
 from onceonly_proof.campaign.targets import Bucket, StoredDelta, StoredFiles, StoredIceberg
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.embedded.hdfs import NODES, EmbeddedHdfs
@@ -18,7 +19,7 @@ from onceonly_proof.embedded.moto import EmbeddedMoto
 from onceonly_proof.embedded.s3 import EmbeddedS3
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from onceonly_proof.campaign.targets import Target
 
@@ -238,14 +239,9 @@ class OnHdfs(_Served):
         self.conf: Mapping[str, str] = _hadoop(self._server.hadoop())
 
     def _left(self, folder: str) -> list[str]:
-        return [name for name in self._below(f"{folder}/_onceonly/staging") if name.endswith(".staged")]
-
-    def _below(self, folder: str) -> Iterator[str]:
-        for name in self._names(folder):
-            if name.endswith("/"):
-                yield from self._below(f"{folder}/{name.rstrip('/')}")
-            else:
-                yield f"{folder}/{name}"
+        return [
+            name for name in below(self._names, f"{folder}/_onceonly/staging") if name.endswith(".staged")
+        ]
 
     def kill(self, which: float) -> None:
         self._server.kill(NODES[int(which * len(NODES))])

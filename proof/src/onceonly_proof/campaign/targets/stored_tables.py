@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly_proof.auditor import tables
-from onceonly_proof.auditor.lake import LakeReader
+from onceonly_proof.auditor.lake import LakeReader, below
 from onceonly_proof.campaign.targets.port import Unserved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from onceonly_proof.auditor.tables import TableReader
@@ -41,14 +41,6 @@ class Bucket:
     def told(self, setting: str) -> str:
         """Return what Hadoop is told by one of its settings."""
         return self.hadoop[f"fs.s3a.{setting}"]
-
-    def below(self, path: str) -> Iterator[str]:
-        """Yield the paths of all objects below one."""
-        for name in self.names(path):
-            if name.endswith("/"):
-                yield from self.below(f"{path}/{name.rstrip('/')}")
-            else:
-                yield f"{path}/{name}"
 
 
 class StoredDelta(Unserved):
@@ -107,7 +99,7 @@ class StoredIceberg(Unserved):
             {**self._place, **self._by},
             f"rows.{name}",
             present=lambda: {
-                f"{self._bucket.uri}/{path}" for path in self._bucket.below(f"warehouse/rows/{name}")
+                f"{self._bucket.uri}/{path}" for path in below(self._bucket.names, f"warehouse/rows/{name}")
             },
         )
 
