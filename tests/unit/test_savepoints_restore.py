@@ -18,11 +18,13 @@ from onceonly.log import open_log, origin
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
-from onceonly.model import LinkKind, Skip
+from onceonly.model import LinkKind, Receipt, SinkUse, Skip
 from onceonly.operations import disk, former
 from onceonly.savepoints import starting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onceonly.operations.find import Checkpoint
     from onceonly.ports import Leftover
 
@@ -174,6 +176,36 @@ def test_what_is_open_in_a_target_that_is_gone_for_good_is_left_to_its_time_out_
         assert not told["command"]
         assert f"was restored from a savepoint to file://{tmp_path / 'to'}" in done.stdout
         assert "its time-out does" in done.stdout
+
+
+def test_a_target_that_is_gone_for_good_keeps_no_other_from_being_asked(
+    query: QueryCoordinator, place: Path, tmp_path: Path, unanswered: pytest.MonkeyPatch
+) -> None:
+    unanswered.undo()
+    link = query.link(4)
+    gone = SinkUse(sink=BOX, options={"folder": str(tmp_path / "gone")})
+    query.log.put_link(
+        replace(link, epoch=5, uses={"gone": gone, **link.uses}, settings={"gone": {}, **link.settings})
+    )
+    query.log.put_receipt(Receipt(epoch=5, index=0, plan="p"))
+    unanswered.syspath_prepend(str(Path(__file__).parent))
+    box: Any = importlib.import_module("operator_bench")
+    recover = box.BoxSink.recover
+
+    def recovering(sink: Any, context: object) -> Iterable[Leftover]:  # noqa: ANN401  the class of another module
+        if not sink.folder.is_dir():
+            raise ConnectionError
+        return list(recover(sink, context))
+
+    unanswered.setattr(box.BoxSink, "recover", recovering)
+    words = ("--output", "again", "--sink", f"gone={BOX}")
+    assert restore(place, tmp_path / "to", *words)[0] == 2
+    assert not (query.box / "t5-0.open").exists()
+    query.open("t5-1")
+    status, _, said = restore(place, tmp_path / "to", *words, "--force")
+    assert (status, "the sink gone" in said) == (0, True), said
+    assert said.count("aborted and fenced: t5-1") == 1
+    assert not (query.box / "t5-1.open").exists()
 
 
 def test_an_epoch_in_doubt_is_to_be_ended_first(query: QueryCoordinator, place: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly import events
-from onceonly.errors import ConfigurationError, InDoubtError, LogError, UnavailableError
+from onceonly.errors import ConfigurationError, InDoubtError, LogError, OnceonlyError, UnavailableError
 from onceonly.log import identity
 from onceonly.log.actions import OPERATOR, ActionFiles
 from onceonly.log.history import by_sink, summarise
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import TypeAlias
 
+    from onceonly.coordinator.coordinator import Participant
     from onceonly.log.actions import Action
     from onceonly.model import SinkUse
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
+    from onceonly.ports import Leftover
     from onceonly.savepoints.manifest import Savepoint
 
     After: TypeAlias = list[tuple[Checkpoint, list["Beyond"]]]
@@ -270,21 +272,32 @@ def claim(checkpoint: Checkpoint) -> str:
     )
 
 
-def sweep(checkpoint: Checkpoint, given: Given, *, since: int | None = None) -> list[str]:
-    """Abort and fence what the former query has open in its targets, under the claim; name the transactions.
+def sweep(checkpoint: Checkpoint, given: Given, ended: list[str], *, since: int | None = None) -> None:
+    """Abort and fence what the former query has open in its targets, under the claim; add its names to ``ended``.
 
     The sinks are those of the newest epochs, and of all ``since`` one, if that is said. Raises ``ConfigurationError``
-    where a sink cannot be made here, ``UnavailableError`` where a target does not answer.
+    where a sink cannot be made here, ``UnavailableError`` where a target does not answer: once the others are through.
     """
-    aborted: list[str] = []
+    failed: OnceonlyError | None = None
     with sinks.participants(checkpoint, given, since=since) as made:
-        sinks.refuse_other_target(checkpoint, given, made, since=since)
-        for name, found in sinks.leftovers(checkpoint, made):
-            with sinks.asking(checkpoint, name):
-                for leftover in found:
-                    made[name].sink.abort(leftover.handle)
-                    aborted += [leftover.transaction] if leftover.is_open else []
-    return aborted
+        for name, each in made.items():
+            try:
+                sinks.refuse_other_target(checkpoint, given, {name: each}, since=since)
+                for _, found in sinks.leftovers(checkpoint, {name: each}):
+                    _end(checkpoint, name, each, found, ended)
+            except OnceonlyError as error:
+                failed = failed or error
+    if failed is not None:
+        raise failed
+
+
+def _end(
+    checkpoint: Checkpoint, name: str, made: Participant, found: Sequence[Leftover], ended: list[str]
+) -> None:
+    with sinks.asking(checkpoint, name):
+        for leftover in found:
+            made.sink.abort(leftover.handle)
+            ended += [leftover.transaction] if leftover.is_open else []
 
 
 def leave(checkpoint: Checkpoint, to: str) -> None:

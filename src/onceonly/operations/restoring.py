@@ -357,7 +357,7 @@ def _end_open(
     if made.query != newest.query or (not is_taken_back and former.has_gone_on(newest, savepoint)):
         _sweep(newest, given, made, since, force=force)
     elif is_taken_back:
-        former.sweep(newest, given, since=since)
+        former.sweep(newest, given, [], since=since)
 
 
 def _sweep(original: Checkpoint, given: Given, made: Made, since: int, *, force: bool) -> None:
@@ -367,11 +367,12 @@ def _sweep(original: Checkpoint, given: Given, made: Made, since: int, *, force:
     """
     aborted: list[str] = []
     try:
-        aborted = former.sweep(original, given, since=since)
+        former.sweep(original, given, aborted, since=since)
     except OnceonlyError as error:
         left = error
         try:
-            aborted = former.sweep(original, given)  # it may be a sink alone that it had for a while
+            # It may be a sink alone that it had for a while.
+            former.sweep(original, given, aborted)
         except OnceonlyError as newest:
             if not force:
                 raise type(newest)(
