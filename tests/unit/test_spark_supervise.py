@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ from onceonly.log.stops import Stop
 from onceonly.model import Link, LinkKind, Receipt, Stamp
 from onceonly.settings.restart import FixedDelay, NoRestart
 from onceonly.spark import supervise as supervising
+from onceonly.spark.gone import in_session
 from onceonly.spark.supervise import explain, supervise
 
 if TYPE_CHECKING:
@@ -300,3 +302,70 @@ def test_a_query_that_its_planner_has_ended_as_it_was_asked_to_has_not_failed(
     run(builder, restart=FixedDelay(attempts=2, delay_s=10))
     assert len(builder.built) == 1
     assert "Not started again: the run one was asked to end" in caplog.text
+
+
+SERVER = """<_InactiveRpcError of RPC that terminated with:
+	status = StatusCode.UNAVAILABLE
+	details = "failed to connect to all addresses; last error: ipv4:127.0.0.1:15002: Connection refused"
+	debug_error_string = "UNAVAILABLE: and so on"
+>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("'NoneType' object has no attribute 'sc'", "was stopped"),
+        ("[NO_ACTIVE_SESSION] No active Spark session found. Please create one.", "was stopped"),
+        ("Job 7 cancelled because SparkContext was shut down", "was stopped"),
+        (
+            "(x.INVALID_HANDLE.SESSION_NOT_FOUND) The handle is invalid.",
+            "does not know this program's session",
+        ),
+        (
+            "An error occurred while calling o63.awaitTermination",
+            "the JVM of this Spark session does not answer",
+        ),
+        ("Answer from Java side is empty", "the JVM of this Spark session does not answer"),
+        (SERVER, r"Connect server does not answer \(failed to connect to all .* Connection refused\)"),
+    ],
+)
+def test_spark_itself_that_is_gone_is_named_with_what_to_do(text: str, told: str) -> None:
+    words = explain(RuntimeError(text))
+    assert re.search(f"^UNAVAILABLE: .*{told}.*\nNext: ", words), words
+    assert len(words.splitlines()) == 2
+
+    @in_session
+    def fail() -> None:
+        raise RuntimeError(text)
+
+    with pytest.raises(UnavailableError, match=told):
+        fail()
+
+
+def test_a_connection_that_somebody_else_is_refused_is_not_taken_for_the_jvms() -> None:
+    refused = ConnectionRefusedError(111, "Connection refused")
+    assert explain(refused) == "[Errno 111] Connection refused"
+    assert explain(
+        RuntimeError("An error occurred while calling o1.load.\n: java.io.IOException: x")
+    ).startswith("An")
+
+
+def test_a_session_that_was_stopped_ends_supervision_unless_a_builder_makes_a_new_one() -> None:
+    stopped = RuntimeError("Cannot call methods on a stopped SparkContext")
+    build = Builder(FakeQuery(failure=stopped), FakeQuery(looks=2))
+    supervise(build, restart=FixedDelay(attempts=9, delay_s=1), clock=FakeClock())
+    assert len(build.built) == 2
+    build = Builder(FakeQuery(failure=stopped), stopped, FakeQuery())
+    with pytest.raises(UnavailableError, match="was stopped"):
+        supervise(build, restart=FixedDelay(attempts=9, delay_s=1), clock=FakeClock())
+    assert len(build.built) == 2
+
+
+def test_a_jvm_that_has_died_ends_supervision_with_a_sentence() -> None:
+    class Dead(FakeQuery):
+        @property
+        def isActive(self) -> bool:  # noqa: N802  Spark's name
+            raise RuntimeError("An error occurred while calling o63.isActive")
+
+    with pytest.raises(UnavailableError, match="JVM of this Spark session"):
+        supervise(Builder(Dead()), restart=FixedDelay(attempts=9, delay_s=1), clock=FakeClock())

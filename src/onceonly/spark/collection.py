@@ -12,6 +12,7 @@ import pyspark
 
 from onceonly.errors import ConfigurationError, SetupError
 from onceonly.sources.collection import Collection
+from onceonly.spark.gone import in_session
 from onceonly.spark.versions import has_read_limits
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@in_session
 def collection(
     spark: SparkSession,
     rows: Iterable[Any],
@@ -34,7 +36,8 @@ def collection(
     Driver. ``rows_per_epoch`` limits an epoch (default: all that is there), ``partitions`` says into how many
     slots an epoch is cut. Positions are kept in the query's checkpoint, with a fingerprint of the rows read:
     after a restart give the same rows again; more may follow them. Raises ``ConfigurationError`` for a wrong
-    number, and in the query where other rows are given than were read before; ``SetupError`` before PySpark 4.2.
+    number, and in the query where other rows are given than were read before; ``SetupError`` before PySpark 4.2;
+    ``UnavailableError`` where the session was stopped, or Spark is gone.
     """
     if not has_read_limits():
         raise SetupError(

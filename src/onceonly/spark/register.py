@@ -14,6 +14,7 @@ from onceonly.errors import SetupError
 from onceonly.settings import registry
 from onceonly.spark import connect
 from onceonly.spark.application import application
+from onceonly.spark.gone import in_session
 from onceonly.spark.versions import has_formats, has_read_limits, require_pyspark
 from onceonly.stores.opened import tell
 
@@ -34,6 +35,7 @@ _added: WeakKeyDictionary[SparkSession, object] = WeakKeyDictionary()
 """By which settings a session has its formats: Spark warns of each that it is given again."""
 
 
+@in_session
 def register(spark: SparkSession, *sink_classes: object) -> None:
     """Add the formats of onceonly's sinks (``onceonly.kafka`` …), feeds and ``collection``, and of the given sinks.
 
@@ -45,8 +47,8 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     (``spark.hadoop.fs.s3a.…``) is taken over as it is now. On Spark Connect, the server must be able to import
     onceonly; ``onceonly.spark.connect`` says what is left out there. Where PySpark has no writer for formats of
     Python, as in 3.5, a query with one of these formats is written by ``foreachBatch``, and a warning says so. Raises
-    ``ConfigurationError`` for anything else, and ``SetupError`` where PySpark is older than 3.5 (on Connect, than 4.0)
-    or would start its workers with another Python.
+    ``ConfigurationError`` for anything else, ``SetupError`` where PySpark is older than 3.5 (on Connect, than 4.0) or
+    would start its workers with another Python, ``UnavailableError`` where the session was stopped or Spark is gone.
     """
     require_pyspark()
     names = [*registry.BUILT_IN, *(registry.remember(sink) for sink in sink_classes)]

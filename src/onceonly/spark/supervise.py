@@ -25,6 +25,7 @@ from onceonly.log.actions import OPERATOR
 from onceonly.settings.restart import ExponentialDelay
 from onceonly.spark.application import application
 from onceonly.spark.asked import no_format
+from onceonly.spark.gone import gone, session_gone
 from onceonly.spark.stopping import asked_to_end
 
 if TYPE_CHECKING:
@@ -63,22 +64,33 @@ def supervise(
     can heal (configuration, in doubt, superseded, a damaged log, a record that is refused, …) stops all of
     them and is raised as its typed error, without Spark's stack trace. Every other failure is answered by
     ``restart`` (default ``ExponentialDelay()``); when it gives up, the last failure is raised in the same way,
-    or as Spark's own exception where it did not come from onceonly. What a first build raises is raised at once.
+    or as Spark's own exception where it did not come from onceonly. What a first build raises is raised at once, and so
+    is ``UnavailableError`` where Spark itself is gone: the session was stopped and a builder uses it, or its JVM has
+    died.
     """
     watch: Clock = clock or time
     jobs = [_Job(build, restart or ExponentialDelay(), watch) for build in build_queries]
     try:
-        for job in jobs:
-            job.start()
-        while True:
-            # Every job takes its turn, though an earlier one may still run.
-            running = [job.turn() for job in jobs]
-            if not any(running):
-                return
-            watch.sleep(_POLL_S)
+        _watch(jobs, watch)
+    except Exception as error:
+        known = gone(error)
+        if known is None:
+            raise
+        raise known from None
     finally:
         for job in jobs:
             job.stop()
+
+
+def _watch(jobs: Sequence[_Job], watch: Clock) -> None:
+    for job in jobs:
+        job.start()
+    while True:
+        # Every job takes its turn, though an earlier one may still run.
+        running = [job.turn() for job in jobs]
+        if not any(running):
+            return
+        watch.sleep(_POLL_S)
 
 
 class _Job:
@@ -99,8 +111,12 @@ class _Job:
 
     def stop(self) -> None:
         for query in self._queries:
-            if query.isActive:
-                query.stop()
+            try:
+                if query.isActive:
+                    query.stop()
+            except Exception as error:
+                if gone(error) is None:  # else it has ended with its session
+                    raise
 
     def turn(self) -> bool:
         """Look at the queries once; restart them if it is time. Say whether anything is still to come."""
@@ -112,7 +128,9 @@ class _Job:
                 return False
             try:
                 self.start()
-            except Exception as error:  # noqa: BLE001  Spark has many; all of them are failures to answer
+            except Exception as error:
+                if session_gone(error) is not None:  # no later start finds another one
+                    raise
                 self._fail(error)
             return True
         ended = [query for query in self._queries if not query.isActive]
@@ -202,15 +220,14 @@ def _known(error: BaseException | str) -> OnceonlyError | None:
             next_step="start the query again, as onceonly.supervise does; if it comes again, see that the machine is "
             "not too busy, and that the Python that PYSPARK_PYTHON names can be started",
         )
+    known = find_error(error) or gone(error)
     found = _SOURCE_ENDED.search(text)
-    return find_error(error) or (
-        UnavailableError(
-            f"the Python process of a source has died: Spark says {found[1]}, and no more",
-            next_step="start the query again, as onceonly.supervise does; if it comes again, look for that process in "
-            "the driver's log and the kernel's (out of memory)",
-        )
-        if found
-        else None
+    if known is not None or found is None:
+        return known
+    return UnavailableError(
+        f"the Python process of a source has died: Spark says {found[1]}, and no more",
+        next_step="start the query again, as onceonly.supervise does; if it comes again, look for that process in the "
+        "driver's log and the kernel's (out of memory)",
     )
 
 
