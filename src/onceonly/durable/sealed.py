@@ -122,6 +122,13 @@ class Format:
         """Make the error for a file that cannot be used."""
         return self.error(what, next_step=self.restore)
 
+    def unknown(self, where: str, why: object) -> OnceonlyError:
+        """Make the error for a file that is whole, by its checksum, and says what this onceonly cannot read."""
+        return self.error(
+            f"{where} is whole, and says what this onceonly does not know: another version of it wrote it ({why})",
+            next_step=f"upgrade onceonly on driver and executors to the version that wrote it; or {self.restore}",
+        )
+
     def _check_version(self, line: bytes, where: str) -> None:
         try:
             header = decoder(_Version).decode(line)

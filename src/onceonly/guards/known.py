@@ -51,7 +51,7 @@ def read(checkpoint: CheckpointFiles) -> Known | None:
     try:
         return decoder(Known).decode(body)
     except UNREADABLE as error:
-        raise _FORMAT.refuse(f"{where} does not hold what is known of sources: {error}") from None
+        raise _FORMAT.unknown(where, error) from None
 
 
 def write(checkpoint: CheckpointFiles, known: Known) -> None:

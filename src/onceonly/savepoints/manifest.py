@@ -92,7 +92,7 @@ def decode(data: bytes, *, where: str) -> Savepoint:
     try:
         return decoder(Savepoint).decode(body)
     except UNREADABLE as error:
-        raise _FORMAT.refuse(f"{where} is no valid manifest of a savepoint: {error}") from None
+        raise _FORMAT.unknown(where, error) from None
 
 
 def encode_begun(query: str, *, dropped: bool = False) -> bytes:

@@ -193,7 +193,7 @@ def decode_note(data: bytes, kind: str, form: type[T], *, where: str) -> T:
     try:
         return decoder(form).decode(body)
     except UNREADABLE as error:
-        raise FORMAT.refuse(f"{where} cannot be read: {error}") from None
+        raise FORMAT.unknown(where, error) from None
 
 
 def hash_of(key: str) -> bytes:

@@ -138,4 +138,4 @@ def _value(data: bytes, kind: type[S], where: str) -> S:
     try:
         return decoder(kind).decode(data)
     except UNREADABLE as error:
-        raise _FORMAT.refuse(f"{where} is damaged: {error}") from None
+        raise _FORMAT.unknown(where, error) from None
