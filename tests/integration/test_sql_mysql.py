@@ -528,6 +528,20 @@ def test_what_the_server_was_told_of_modes_and_zones_does_not_matter(
     assert bench.run("SELECT id, UNIX_TIMESTAMP(`when`) FROM t") == [(0, 1)]
 
 
+def test_a_day_0_that_a_table_has_by_default_is_the_tables_own(bench: Bench, way: None) -> None:
+    bench.run(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, day DATE NOT NULL DEFAULT '0000-00-00', "
+        "at DATETIME NOT NULL DEFAULT '0000-00-00 00:00:00')"
+    )
+    bench.epoch(rows(id=[1, 2], name=["a", "b"]))
+    bench.epoch(rows(id=[2], name=["B"]), number=1, key="id")
+    first = dt.date(1, 1, 1)
+    bench.epoch(rows(id=[3], name=["c"], day=[first], op=["c"]), number=2, key="id", op="op")
+    found = bench.run("SELECT id, name, day = '0000-00-00', at = '0000-00-00 00:00:00' FROM t ORDER BY id")
+    assert found == [(1, "a", 1, 1), (2, "B", 1, 1), (3, "c", 0, 1)]
+    assert bench.run("SELECT CAST(day AS CHAR) FROM t WHERE id = 3") == [(str(first),)]
+
+
 def test_a_server_that_is_down_is_waited_for_and_one_that_comes_back_is_asked_again(
     bench: Bench, server: EmbeddedMariaDb
 ) -> None:

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 _PORT: Final = 3306
 _OLDEST: Final = {"MariaDB": (10, 5), "MySQL": (8, 0)}
-_MODE = (
-    "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,"
-    "NO_AUTO_VALUE_ON_ZERO"
-)
+# Without NO_ZERO_DATE: no row brings one, and a table whose column has it by default would take no row at all.
+_MODE = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _QUERY = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_disabled", "unix_socket")
 _INTS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
