@@ -495,5 +495,14 @@ def test_rows_of_a_table_with_policies_go_by_its_policies(postgres: EmbeddedPost
     bench.epoch(rows(id=[1], name=["a"]))
     assert bench.run("SELECT * FROM t") == [(1, "a")]
     error = rehearsed(bench, rows(id=[0], name=["a"]), number=1)
-    assert isinstance(error, OnceonlyError)
+    assert isinstance(error, RecordRefusedError), "no right is missing, and none would help"
     assert "row-level security" in error.what
+    some = rows(id=[2, 3], name=["a", "b"])
+    handle, _ = bench.stage(some, bench.check(some), epoch=1)
+    bench.run("ALTER POLICY p ON t WITH CHECK (id <> 2)")
+    with pytest.raises(RecordRefusedError, match="transactions divert"):
+        bench.sink().commit(handle)
+    assert [each.row for each in bench.sink().refusals(handle, [])] == [0]
+    bench.run(f"REVOKE INSERT ON t FROM {user}")
+    with pytest.raises(ConfigurationError, match="permission denied"):
+        bench.sink().commit(handle)

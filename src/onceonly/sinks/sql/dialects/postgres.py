@@ -104,6 +104,8 @@ _SENT: Mapping[str, tuple[Any, ...]] = {
 }  # fmt: skip
 """What gives a value's own bytes, what they are for numpy, and what is to be added."""
 _FORBIDDEN = "42501"
+_CHECKS_POLICY = "ExecWithCheckOptions"
+"""What in the server looks whether a policy lets a row in."""
 _DISK_FULL = "53100"
 _TOO_LATE = "57014"
 _PASSING = ("08", "40", "53", "55", "57", "58", "XX", "25P03", "42P07")
@@ -133,7 +135,7 @@ class Postgres(Dialect):
     def told(self, error: Exception) -> OnceonlyError:
         code = getattr(error, "sqlstate", None) or ""
         what = f"{self.options.url}: {_sentence(error)}"
-        if code.startswith(_REFUSED):
+        if code.startswith(_REFUSED) or self._is_kept_by_policy(error):
             return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
         if code == _DISK_FULL:
             return UnavailableError(
@@ -151,7 +153,11 @@ class Postgres(Dialect):
         return getattr(error, "sqlstate", None) == "23505"
 
     def is_forbidden(self, error: Exception) -> bool:
-        return getattr(error, "sqlstate", None) == _FORBIDDEN
+        return getattr(error, "sqlstate", None) == _FORBIDDEN and not self._is_kept_by_policy(error)
+
+    def _is_kept_by_policy(self, error: Exception) -> bool:
+        """Say whether a policy refuses this row; the server has no code for that, and its words are in any language."""
+        return getattr(getattr(error, "diag", None), "source_function", "") == _CHECKS_POLICY
 
     def grant(self, db: Any, name: tuple[str, ...], rights: str = BOOKS) -> str:  # noqa: ANN401
         [(user,)] = self.run(db, "SELECT current_user")
