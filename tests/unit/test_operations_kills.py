@@ -64,9 +64,10 @@ def well(done: Ran) -> None:
 
 
 def refused(done: Ran) -> None:
-    """See that something was refused in words."""
+    """See that something was refused, or could not be committed any more, in words."""
     assert done.returncode in {1, 2, 64}, done
-    assert ("error: " in done.stderr, "Traceback" in done.stderr) == (True, False), done.stderr
+    told = any(words in done.stderr for words in ("error: ", "lost and fenced"))
+    assert (told, "Traceback" in done.stderr) == (True, False), done.stderr
 
 
 # --- transactions commit and abort ------------------------------------------------------------------------
