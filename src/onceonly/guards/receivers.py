@@ -6,7 +6,6 @@ read yet.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -50,8 +49,10 @@ def _read_upto(journal: Journal, starts: Iterable[str]) -> int:
     identity = journal.identity()
     upto = 0
     for text in starts:
-        with suppress(UNREADABLE):  # of another source
+        try:
             position = decoder(Position).decode(text)
-            if identity is not None and position.journal == identity.journal:
-                upto = max(upto, position.segment)
+        except UNREADABLE:  # of another source
+            continue
+        if identity is not None and position.journal == identity.journal:
+            upto = max(upto, position.segment)
     return upto

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from onceonly.sources.journal.segments import FOLDS, Receiving
@@ -49,4 +48,4 @@ def note_promise(journal: Journal, newest: int, promise: str, named: str) -> Non
 
 def _ends(noted: Receiving) -> list[tuple[str, int]]:
     """Return each promise and the newest segment that stands under it, 0 where one may still be written."""
-    return list(zip_longest(noted.promises, noted.upto[: len(noted.promises)], fillvalue=0))
+    return list(zip(noted.promises, noted.upto or (0,) * len(noted.promises), strict=False))

@@ -30,7 +30,6 @@ class SocketFeed:
     open_ended: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[Mapping[str, str]] = {"value": "binary", "arrived": "timestamp"}
     declared: ClassVar[tuple[Option, ...]] = DECLARED
-    named: ClassVar[str] = "none"
     awaited = 0
 
     def __init__(self, options: Mapping[str, Any], limits: Limits) -> None:
@@ -38,6 +37,7 @@ class SocketFeed:
         self._port: int = options["port"]
         self._limits = limits
         self._was_connected = False
+        self.named = "none"
         self.of = f"{self._host}:{self._port}"
         self.guarantees: tuple[Guarantee, ...] = (Guarantee.AT_MOST_ONCE,)
         self.guarantee = guarantee_of(
