@@ -200,6 +200,10 @@ def read_options(
             raise ConfigurationError(
                 f"The option {option.name} of {who} is missing.", next_step=f"set it: {option.doc}"
             )
+        if text is not None and option.required and not text.strip():
+            raise ConfigurationError(
+                f"The option {option.name} of {who} is empty.", next_step=f"set it: {option.doc}"
+            )
         values[option.name] = None if text is None else option.value(text, who=who)
     return values
 

@@ -1007,6 +1007,11 @@ def test_an_epoch_never_cuts_an_aggregate(tmp_path: Path) -> None:
         ({"maxBytesPerShard": "0"}, "maxBytesPerShard"),
         ({"aggregated": "yes"}, "true, false or kpl"),
         ({"partitionKey": "k"}, "knows no option partitionkey"),
+        ({"stream": ""}, "option stream of the source kinesis is empty"),
+        ({"endpoint": "localhost:4567"}, "which is no address"),
+        ({"endpoint": "http://localhost:port"}, "which is no address"),
+        ({"endpoint": "http://localhost:99999"}, "which is no address"),
+        ({"endpoint": "http://"}, "which is no address"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, str | None], said: str) -> None:
@@ -1033,3 +1038,34 @@ def test_damaged_ranges_are_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(Exception, match=r"damaged|torn"):
         Ranges.at(str(tmp_path / "ranges"), share.reader).get(share.number, 0, share.start)
+
+
+def test_what_no_call_takes_is_refused_at_once() -> None:
+    """By boto3 itself, before it asks anybody: no other try would change that."""
+    keys = ("k", "s", None)
+    options = kinesis.StreamOptions(stream="", region="r", endpoint="http://127.0.0.1:1", keys=keys)
+    with pytest.raises(ConfigurationError, match=r"refuses a call: ParamValidation: .*StreamName"):
+        kinesis.Stream(options, "a test", FakeClock()).ask("describe_stream_summary")
+
+
+def test_an_address_where_something_else_answers_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a proxy or a web server does, whose 200 boto3 takes for an answer of the service with nothing in it."""
+    stream = Stream()
+    monkeypatch.setattr(stream, "describe_stream_summary", lambda **_: {"ResponseMetadata": {}})
+    with pytest.raises(
+        UnavailableError, match="what answers describe_stream_summary there is no Kinesis"
+    ) as told:
+        Query(stream, tmp_path)
+    assert "see to the options region and endpoint" in told.value.next_step
+
+
+def test_ranges_at_a_relative_path_are_at_the_same_place_for_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = SourceOptions.of({"stream": "orders", "region": "r", "onceonly.ranges": "ranges"})
+    monkeypatch.chdir("/")
+    Ranges.at(options.ranges, "r").begin()
+    assert (tmp_path / "ranges" / "r" / "reader.json").exists()

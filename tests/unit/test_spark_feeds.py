@@ -53,6 +53,22 @@ def test_a_task_is_told_nothing_of_the_feed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_journal_at_a_relative_path_is_at_the_same_place_for_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "journal") as writer:
+        writer.append(rows("a", "b").drop_columns("id"))
+    monkeypatch.chdir(tmp_path)
+    options = {"host": "h", "port": "1", "journal": "journal", "receiver": "outside"}
+    reader = FeedReader("socket", options, columns_of("socket"), Hadoop())
+    start = reader.initialOffset()
+    [share] = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    reader.stop()
+    there = pickle.loads(pickle.dumps(reader))  # noqa: S301  its own
+    monkeypatch.chdir("/")
+    assert sum(batch.num_rows for batch in there.read(share)) == 2
+
+
 def test_a_query_that_ends_when_it_has_read_all_leaves_a_full_journal_to_take_more(tmp_path: Path) -> None:
     """As one that a scheduler starts: no later call of the same start asks for more."""
     place = tmp_path / "journal"

@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from onceonly.errors import ConfigurationError, UnavailableError, required
 from onceonly.families.backoff import Backoff
@@ -66,8 +67,22 @@ _CLIENTS_MAX = 16
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
 
 
+_ANSWERS = {
+    "describe_stream_summary": "StreamDescriptionSummary", "get_records": "Records",
+    "get_shard_iterator": "ShardIterator", "list_shards": "Shards", "put_records": "Records",
+}  # fmt: skip
+"""What an answer has, whatever else it has."""
+
 _lock = threading.Lock()
 _clients: dict[tuple[int, StreamOptions], Any] = {}
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of its port
+        return False
 
 
 class RefusedCallError(Exception):
@@ -92,7 +107,7 @@ class StreamOptions:
     def of(cls, options: Mapping[str, Any], who: str) -> StreamOptions:
         """Read them. Raises ``ConfigurationError``."""
         endpoint = options["endpoint"]
-        if endpoint is not None and not str(endpoint).startswith(("http://", "https://")):
+        if endpoint is not None and not _is_address(str(endpoint)):
             raise ConfigurationError(
                 f"The option endpoint of {who} is {endpoint!r}, which is no address.",
                 next_step="write it as https://host:port; leave it out for AWS's own",
@@ -148,44 +163,55 @@ class Stream:
         ``operation`` is boto3's name; ``named`` says that the call names the stream. Raises ``RefusedCallError`` for
         the codes in ``own``, and a typed error for all others.
         """
-        from botocore import exceptions
-
         wait = Backoff(self._clock, self.options.timeout_s)
         arguments = {**(self.options.named if named else {}), **given}
         while True:
-            try:
-                answer: dict[str, Any] = getattr(self.client(), operation)(**arguments)
-            except exceptions.ClientError as error:
-                told = error.response.get("Error", {})
-                code, message = str(told.get("Code", "")), str(told.get("Message", ""))
-                if code in own:
-                    raise RefusedCallError(code, message) from error
-                status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-                if code not in PASSING and status < 500:  # noqa: PLR2004  the server's own fault
-                    raise self.refusal(code, message) from error
-                what = f"{code}: {message}"
-            except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
-                self._forget()  # this client would have none for as long as its process lives
-                if not is_role_unknown():
-                    raise ConfigurationError(
-                        f"{self.who} has no credentials for the stream {self.options.where}: {error}",
-                        next_step="give access.key and secret.key; or a role, profile or environment that boto3 finds "
-                        "on driver and executors",
-                    ) from error
-                what = f"{error}, and this machine's server of credentials does not answer"
-            except (exceptions.BotoCoreError, OSError) as error:
-                what = f"{type(error).__name__}: {error}"
-            else:
+            answer, what = self._called(operation, own, arguments)
+            if not what:
                 return answer
             if not wait.again():
                 raise self.unavailable(what)
+
+    def _called(
+        self, operation: str, own: Collection[str], arguments: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], str]:
+        """Call once; return the answer, and why there is none, empty where there is. Raises as ``ask``."""
+        from botocore import exceptions
+
+        try:
+            answer: dict[str, Any] = getattr(self.client(), operation)(**arguments)
+        except exceptions.ClientError as error:
+            told = error.response.get("Error", {})
+            code, message = str(told.get("Code", "")), str(told.get("Message", ""))
+            if code in own:
+                raise RefusedCallError(code, message) from error
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            if code not in PASSING and status < 500:  # noqa: PLR2004  the server's own fault
+                raise self.refusal(code, message) from error
+            return {}, f"{code}: {message}"
+        except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
+            self._forget()  # this client would have none for as long as its process lives
+            if not is_role_unknown():
+                raise ConfigurationError(
+                    f"{self.who} has no credentials for the stream {self.options.where}: {error}",
+                    next_step="give access.key and secret.key; or a role, profile or environment that boto3 finds "
+                    "on driver and executors",
+                ) from error
+            return {}, f"{error}, and this machine's server of credentials does not answer"
+        except exceptions.ParamValidationError as error:
+            raise self.refusal("ParamValidation", " ".join(str(error).split())) from error
+        except (exceptions.BotoCoreError, OSError) as error:
+            return {}, f"{type(error).__name__}: {error}"
+        has = _ANSWERS.get(operation)
+        return answer, "" if has is None or has in answer else f"what answers {operation} there is no Kinesis"
 
     def unavailable(self, what: str) -> UnavailableError:
         """Make the error of a call that was made again for long enough."""
         return UnavailableError(
             f"{self.who} had no answer of the stream {self.options.where} for {self.options.timeout_s:g} s: {what}",
-            next_step="nothing, where it comes back: the query starts again. Where it is throttled all the time, give "
-            "the stream more shards, or raise the option timeout",
+            next_step="nothing, where it comes back: the query starts again. If it never was there, see to the options "
+            "region and endpoint; where it is throttled all the time, give the stream more shards, or raise the option "
+            "timeout",
         )
 
     def refusal(self, code: str, message: str) -> OnceonlyError:

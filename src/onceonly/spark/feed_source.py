@@ -25,7 +25,7 @@ from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.known import feed_class
 from onceonly.spark.shown import without_frames
 from onceonly.stores.access import Hadoop
-from onceonly.stores.opened import tell
+from onceonly.stores.opened import place_of, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
@@ -105,7 +105,9 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asked = ask(feed, options)
         self._hadoop = hadoop
         self._schema = schema
-        self._address = next(text for name, text in options.items() if name.lower() == "journal")
+        given = next(text for name, text in options.items() if name.lower() == "journal")
+        # A relative one would be another in an executor, which runs elsewhere.
+        self._address = place_of(given, what="the journal")
         self._until: int | None = None
         self._opened: tuple[Reader, Receiver | None] | None = None
         self._has_told = False

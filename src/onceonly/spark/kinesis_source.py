@@ -48,6 +48,7 @@ class KinesisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans on the driver, reads in executors."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, hadoop: Hadoop) -> None:
+        tell(hadoop)  # which says where a plain path is
         self._options = SourceOptions.of(options)
         self._schema = schema
         self._hadoop = hadoop

@@ -60,6 +60,12 @@ def address_of(text: str, *, what: str = "the checkpoint") -> Address:
     return parse(text, what=what, default=_told.file_system)
 
 
+def place_of(text: str, *, what: str) -> str:
+    """Return an address as it means the same in a process that runs in another folder. Raises as ``address_of``."""
+    address = address_of(text, what=what)
+    return address.location if address.scheme else address.shown
+
+
 def folder_of(address: Address) -> Path | None:
     """Return the folder of an address in a file system, None elsewhere."""
     from pathlib import Path

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from onceonly.errors import ConfigurationError
 from onceonly.families import kinesis
 from onceonly.families.kinesis import StreamOptions
 from onceonly.options import Option, boolean, read_options, some_bytes, whole
 from onceonly.sources.kinesis.positions import LATEST, TRIM, Position
+from onceonly.stores.opened import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,14 +120,10 @@ class SourceOptions:
     def of(cls, given: Mapping[str, str]) -> SourceOptions:
         """Read them. Raises ``ConfigurationError``."""
         options = read_options(DECLARED, given, who=WHO)
-        if not str(options["onceonly.ranges"]).strip():
-            raise ConfigurationError(
-                f"The option onceonly.ranges of {WHO} is empty.",
-                next_step="name a folder, or an address on a store",
-            )
         return cls(
             stream=StreamOptions.of(options, WHO),
-            ranges=options["onceonly.ranges"],
+            # A relative one would be another in a process that runs elsewhere.
+            ranges=place_of(options["onceonly.ranges"], what="the option onceonly.ranges"),
             starting=options["startingPosition"],
             records_max=options["maxRecordsPerTrigger"],
             shard_bytes_max=options["maxBytesPerShard"],
