@@ -102,6 +102,7 @@ def test_messages_are_rows_and_are_acknowledged(
     ("options", "says"),
     [
         ({"queue": "no-such-queue"}, "there is no queue no-such-queue"),
+        ({"queue": "q" * 256}, "is longer than the 255 bytes"),
         ({"uri": "amqp://guest:wrong@127.0.0.1:{port}/%2F"}, "does not take the user or the password"),
         ({"uri": "amqp://guest:guest@127.0.0.1:{port}/nowhere"}, "into the virtual host nowhere"),
     ],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from onceonly.sources.journal.feeds import TICK_S
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Sequence
     from types import TracebackType
 
@@ -28,8 +29,11 @@ EVENTS: Final = OK + b"text/event-stream; charset=utf-8\r\n\r\n"
 class ScriptedServer:
     """A context. The last script is for all connections that follow."""
 
-    def __init__(self, *scripts: Sequence[object], http: bool = False) -> None:
+    def __init__(
+        self, *scripts: Sequence[object], http: bool = False, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._scripts = scripts
+        self._tls = tls
         self._http = http
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._ended = threading.Event()
@@ -60,6 +64,8 @@ class ScriptedServer:
 
     def _run(self, connection: socket.socket, script: Sequence[object]) -> None:
         with connection, contextlib.suppress(OSError):
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_side=True)
             if self._http:
                 request = b""
                 while b"\r\n\r\n" not in request:

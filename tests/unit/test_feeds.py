@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import time
 import traceback
 from email.utils import formatdate
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pika
 import pytest
+from tests.integration.certificates import certificate
 from tests.unit.journal_bench import opened, read_upto
 from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, ScriptedServer
 
@@ -693,7 +696,7 @@ def test_a_server_goes_on_after_what_was_taken_while_it_was_not_told_where(
         for resume, values in (("header:Last-Event-ID", 1), ("none", 2), ("header:Last-Event-ID", 2)):
             life = lives("http", server, resume=resume)
             assert len(life.values(values)) == values
-            until(lambda life=life: life.receiver._was_heard)
+            until(partial(getattr, life.receiver, "_was_heard"))
             life.receiver.stop()
         assert "last-event-id: 2" in server.requests[2]
 
@@ -708,3 +711,63 @@ def test_who_names_rows_by_something_else_is_told_that_those_before_are_not_know
             life.values(1)
             life.receiver.stop()
             assert ("remembers rows by id=id, and from now on by id=text" in caplog.text) == told
+
+
+@pytest.mark.parametrize(
+    ("uri", "script", "why"),
+    [
+        ("amqp://127.0.0.1:{port}", [], "it has closed the connection while it greeted"),
+        ("amqps://127.0.0.1:{port}", [b"no TLS at all"], "TLS: WRONG_VERSION_NUMBER"),
+        ("amqp://127.0.0.1:{free}", [], "Connection refused"),
+    ],
+)
+def test_why_a_queues_server_is_not_reached_is_said_with_its_address(
+    lives: Callable[..., Life], uri: str, script: list[object], why: str
+) -> None:
+    with ScriptedServer(script) as server:
+        port = free_ports(1)[0] if "free" in uri else server.port
+        life = lives("rabbitmq", uri=uri.format(port=port, free=port), queue="q")
+        until(lambda: f"no connection to 127.0.0.1:{port}: {why}" in life.receiver._why)
+
+
+@pytest.mark.parametrize("name", ["uri", "queue", "journal"])
+def test_a_required_option_that_is_empty_is_named(tmp_path: Path, name: str) -> None:
+    options = {"uri": "amqp://h", "queue": "q", "journal": str(tmp_path), name: " "}
+    with pytest.raises(ConfigurationError, match=f"The option {name} of onceonly.rabbitmq is empty"):
+        ask("rabbitmq", options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"url": "http://h:99999/"}, "is no address of http or https"),
+        ({"url": "http://h:0/"}, "is no address of http or https"),
+        ({"resume": "header:Last Event"}, "which names no header"),
+    ],
+)
+def test_an_address_or_a_header_that_there_cannot_be_is_refused_at_once(
+    tmp_path: Path, options: dict[str, str], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        ask("http", {"journal": str(tmp_path), "url": "http://h/", **options})
+
+
+def test_why_a_server_of_http_is_not_reached_is_said(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([b"no TLS at all"]) as server:
+        life = lives("http", url=f"https://127.0.0.1:{server.port}/")
+        until(lambda: "TLS: WRONG_VERSION_NUMBER" in life.receiver._why)
+
+
+@pytest.mark.parametrize("name", ["http", "rabbitmq"])
+def test_a_certificate_that_nobody_trusts_is_told(
+    tmp_path: Path, lives: Callable[..., Life], name: str
+) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*certificate(tmp_path))
+    with ScriptedServer([STALL], tls=tls) as server:
+        at = f"127.0.0.1:{server.port}"
+        given = {"url": f"https://{at}/"} if name == "http" else {"uri": f"amqps://{at}", "queue": "q"}
+        error = lives(name, **given).error()
+        assert isinstance(error, ConfigurationError)
+        assert "is not one that this machine trusts" in error.what
+        assert "SSL_CERT_FILE" in error.next_step

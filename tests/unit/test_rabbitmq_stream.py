@@ -134,6 +134,8 @@ def test_an_offset_of_something_else_is_refused(given: dict[str, Any], says: str
     [
         ({"uri": "amqp://me:pw@h"}, "option stream of onceonly.rabbitmq.stream is missing"),
         ({**OPTIONS, "startingOffsets": "soon"}, "must be earliest, latest, an offset, or a time"),
+        ({**OPTIONS, "startingOffsets": str(1 << 63)}, "must be earliest, latest, an offset, or a time"),
+        ({**OPTIONS, "startingOffsets": "1960-01-01T00:00:00Z"}, "must be earliest"),
         ({**OPTIONS, "startingOffsets": "2026-01-02T03:04:05"}, "must be earliest"),
         ({**OPTIONS, "tasks": "0"}, "from 1 to 100"),
         ({**OPTIONS, "queue": "q"}, "knows no option queue"),

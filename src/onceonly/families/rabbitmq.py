@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
+import ssl
 from typing import TYPE_CHECKING, Any, Final
 
 from onceonly.errors import ConfigurationError, required
 from onceonly.options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from onceonly.errors import OnceonlyError
 
@@ -61,6 +63,20 @@ class Server:
         self._was_connected = True
         return connection
 
+    def why(self, error: BaseException) -> str:
+        """Say for people why a call or a connection failed: what the server said, or what lies below pika's error."""
+        told = getattr(error, "reply_text", "")
+        if told:
+            return str(told)
+        if isinstance(error, self._pika.exceptions.IncompatibleProtocolError):
+            return "it has closed the connection while it greeted: it is starting, or speaks no AMQP 0.9.1"
+        found = next((each for each in _causes(error) if isinstance(each, OSError)), error)
+        if isinstance(found, ssl.SSLError):
+            return f"TLS: {found.reason or found}"
+        if isinstance(found, OSError) and found.errno:
+            return os.strerror(found.errno)
+        return str(found) or type(found).__name__
+
     def refusal(self, error: BaseException, what: str) -> OnceonlyError | None:
         """Return what an error means that no other try would change, None where one may.
 
@@ -69,6 +85,17 @@ class Server:
         errors = self._pika.exceptions
         if isinstance(error, errors.ChannelClosedByBroker):
             return self._of_channel(error, what)
+        if isinstance(error, errors.ShortStringTooLong):
+            return ConfigurationError(
+                f"the name of the {what} is longer than the 255 bytes that RabbitMQ takes",
+                next_step=f"see to the option {what.partition(' ')[0]}",
+            )
+        if any(isinstance(each, ssl.SSLCertVerificationError) for each in _causes(error)):
+            return ConfigurationError(
+                f"the certificate of {self.where} is not one that this machine trusts ({self.why(error)})",
+                next_step="name the host in uri as its certificate does; or have the machine trust who signed it, as "
+                "by the variable SSL_CERT_FILE",
+            )
         # Pika takes a server that ends while it greets for one that refuses, which says so by a code.
         told = str(error.args)
         if isinstance(error, errors.AuthenticationError) or (
@@ -85,11 +112,10 @@ class Server:
                 f"{self.where} does not let this user into the virtual host {self.virtual_host}",
                 next_step="see to the option uri, or grant the user its rights",
             )
-        causes = [error, *getattr(error, "exceptions", ()), *error.args]
         unknown = any(
-            isinstance(cause := getattr(each, "exception", each), socket.gaierror | UnicodeError)
-            and getattr(cause, "errno", None) != socket.EAI_AGAIN
-            for each in causes
+            isinstance(each, socket.gaierror | UnicodeError)
+            and getattr(each, "errno", None) != socket.EAI_AGAIN
+            for each in _causes(error)
         )
         if unknown and not self._was_connected:
             return ConfigurationError(
@@ -127,6 +153,14 @@ class Server:
         parameters.heartbeat = _HEARTBEAT_S
         parameters.connection_attempts = 1
         return parameters
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that pika has put into it."""
+    for each in (error, *getattr(error, "exceptions", ()), *error.args):
+        found = getattr(each, "exception", each)
+        if isinstance(found, BaseException):
+            yield found
 
 
 def refuses(error: BaseException, argument: str) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import ssl
 import time
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -20,7 +22,7 @@ from onceonly.sources.journal.feeds import Batch, FeedBrokenError, Gather, guara
 from onceonly.sources.journal.feeds import Lines as Cut
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Mapping
+    from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
     from types import TracebackType
 
     import httpx
@@ -161,8 +163,9 @@ class HttpFeed:
                 f"{self.of} sends on to an address that is not HTTP", next_step="give the address itself"
             ) from error
         except (httpx.HTTPError, httpx.StreamError) as error:
-            self._refuse_unknown_host(error)
-            raise FeedBrokenError(f"the connection broke ({type(error).__name__}: {error})") from error
+            self._refuse_for_good(error)
+            why = _tls(error) or str(error) or "it was closed"
+            raise FeedBrokenError(f"the connection broke ({type(error).__name__}: {why})") from error
 
     def _require_good(self, response: httpx.Response) -> None:
         status = response.status_code
@@ -183,20 +186,34 @@ class HttpFeed:
                 }.get(status, "see to the option url"),
             )
 
-    def _refuse_unknown_host(self, error: BaseException) -> None:
-        import socket
-
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, socket.gaierror):
-            cause = cause.__cause__ or cause.__context__
-        if (
-            cause is not None
-            and getattr(cause, "errno", None) != socket.EAI_AGAIN
-            and not self._was_connected
-        ):
+    def _refuse_for_good(self, error: BaseException) -> None:
+        """Raise what no other try would change."""
+        causes = list(_causes(error))
+        if any(isinstance(each, ssl.SSLCertVerificationError) for each in causes):
+            raise ConfigurationError(
+                f"the certificate of {self.of} is not one that this machine trusts ({_tls(error)})",
+                next_step="name the host in url as its certificate does; or set the variable SSL_CERT_FILE to a file "
+                "with the certificate of who signed it, where the receiver runs",
+            ) from error
+        unknown = [each for each in causes if isinstance(each, socket.gaierror)]
+        if unknown and unknown[0].errno != socket.EAI_AGAIN and not self._was_connected:
             raise ConfigurationError(
                 f"the host of {self.of} has no address", next_step="see to the option url"
             ) from error
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it came from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _tls(error: BaseException) -> str:
+    """Say what of TLS an error came from; empty where it did not."""
+    found = next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), None)
+    return "" if found is None else f"TLS: {getattr(found, 'verify_message', '') or found.reason or found}"
 
 
 def _end(read: Lines | Events | None, error: Exception, rest: bytes, gather: Gather) -> None:
@@ -272,7 +289,8 @@ def _httpx_of(text: str) -> tuple[Any, httpx.URL]:
             "The option url of onceonly.http cannot be read; it is not shown, as it may hold a password.",
             next_step="write it as https://host/path, with %2F for a slash inside a password",
         ) from None
-    if url.scheme not in {"http", "https"} or not url.host:
+    is_port = url.port is None or 0 < url.port < 1 << 16
+    if url.scheme not in {"http", "https"} or not url.host or not is_port:
         raise ConfigurationError(
             "The option url of onceonly.http is no address of http or https.",
             next_step="write it as https://host/path",

@@ -53,6 +53,11 @@ class Resume:
                 f"The option resume of onceonly.http is {text!r}, and must be header:NAME, query:NAME or none.",
                 next_step="header:Last-Event-ID is the one of server-sent events",
             )
+        if self._kind == "header" and not _TOKEN.fullmatch(self._name):
+            raise ConfigurationError(
+                f"The option resume of onceonly.http is {text!r}, which names no header.",
+                next_step="header:Last-Event-ID is the one of server-sent events",
+            )
 
     def __bool__(self) -> bool:
         return self._kind != "none"

@@ -75,8 +75,9 @@ class RabbitFeed:
                 )
             if refusal is not None:
                 raise refusal from error
-            why = getattr(error, "reply_text", "") or type(error).__name__
-            raise FeedBrokenError(f"no connection ({why})") from error
+            raise FeedBrokenError(
+                f"no connection to {self._server.where}: {self._server.why(error)}"
+            ) from error
         finally:
             connection, self._connection = self._connection, None
             if connection is not None and connection.is_open:

@@ -183,9 +183,9 @@ class Stream:
         if not wait.again():
             raise self.unavailable(error) from error
 
-    def unavailable(self, error: object) -> UnavailableError:
+    def unavailable(self, error: BaseException | str) -> UnavailableError:
         """Make the error of a stream that was asked for long enough."""
-        text = getattr(error, "reply_text", "") or str(error) or type(error).__name__
+        text = error if isinstance(error, str) else self.server.why(error)
         hint = (
             ". Some servers say so where publishers put batches into one entry, which AMQP 0.9.1 cannot read"
             if getattr(error, "reply_code", 0) == _BROKEN
@@ -193,7 +193,8 @@ class Stream:
         )
         return UnavailableError(
             f"the stream {self.where} had no answer for {self.options.timeout_s:g} s: {text}{hint}",
-            next_step="nothing, where it comes back: the query starts again",
+            next_step="nothing, where it comes back: the query starts again. If it never was there, see to the option "
+            "uri",
         )
 
     def close(self) -> None:

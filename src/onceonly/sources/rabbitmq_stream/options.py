@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 NAME: Final = "onceonly.rabbitmq.stream"
 EARLIEST, LATEST = "earliest", "latest"
 TASKS_MAX: Final = 100
+_OFFSETS: Final = 1 << 63
+_BEGINNING: Final = datetime.fromtimestamp(0, UTC)
 
 
 def _starting(text: str) -> str | int | datetime:
@@ -22,10 +24,10 @@ def _starting(text: str) -> str | int | datetime:
     word = text.strip().lower()
     if word in {EARLIEST, LATEST}:
         return word
-    if word.isdecimal():
+    if word.isdecimal() and int(word) < _OFFSETS:
         return int(word)
     moment = datetime.fromisoformat(text.strip())
-    if moment.tzinfo is None:
+    if moment.tzinfo is None or moment < _BEGINNING:
         raise ValueError(text)
     return moment.astimezone(UTC)
 
