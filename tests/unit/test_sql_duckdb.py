@@ -199,6 +199,34 @@ def test_what_a_constraint_refuses_is_found_before_the_decision(bench: Bench, ta
     assert bench.run("SELECT * FROM t") == []
 
 
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ({"id": [1], "name": ["a"], "op": ["d"]}, {"op": "op"}),
+        ({"id": [1], "name": ["b"]}, {}),
+    ],
+)
+@pytest.mark.parametrize("table", ["t", 's."T 1"'])
+def test_what_a_child_table_forbids_is_found_before_the_decision(
+    bench: Bench, table: str, row: dict[str, Any], options: dict[str, str]
+) -> None:
+    bench.run("CREATE SCHEMA s")
+    bench.run(f"CREATE TABLE {table} (id BIGINT PRIMARY KEY, name VARCHAR)")
+    # A column of an index is not changed in place.
+    bench.run(f"CREATE INDEX i ON {table}(name)")
+    child = "s.child" if "." in table else "child"
+    bench.run(f"CREATE TABLE {child} (parent BIGINT REFERENCES {table}(id))")
+    bench.options |= {"table": table, "key": "id"}
+    bench.epoch(rows(id=[1, 2], name=["a", "b"]))
+    bench.run(f"INSERT INTO {child} VALUES (1)")  # noqa: S608
+    bench.options |= options
+    some = rows(**row)
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts, epoch=1)
+    with pytest.raises(RecordRefusedError, match="foreign key"):
+        bench.sink().rehearse([handle], facts)
+
+
 def test_keys_that_a_collation_takes_for_one_and_a_unique_index_for_two_lose_no_row(bench: Bench) -> None:
     bench.run('CREATE TABLE t (n BIGINT, "name" VARCHAR COLLATE NOCASE PRIMARY KEY)')
     some = rows(name=["a", "A"], n=[1, 2])

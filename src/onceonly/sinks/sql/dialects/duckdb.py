@@ -153,6 +153,7 @@ class DuckDb(Dialect):
                 keys.add(tuple(names))
             elif is_unique:
                 doubts.append(f"the index {index}")
+        doubts += self._children(db, name[-1]) if self.options.key else []
         if re.search(r"GENERATED\s+ALWAYS", found[0][0] or "", re.IGNORECASE):
             doubts.append("a generated column")
         # Compared by it, keys are one that by the bytes, as they are kept unique, are two. Other columns may have one.
@@ -166,6 +167,16 @@ class DuckDb(Dialect):
             doubts=tuple(doubts),
             wrong="has a collation in its key, by which DuckDB finds other keys, too" if is_alike else "",
         )
+
+    def _children(self, db: Any, name: str) -> list[str]:  # noqa: ANN401
+        # Replacing a row removes it and adds it again where an indexed column changes, and a child may forbid that.
+        own = "|".join(map(re.escape, (name, self.quote(name))))
+        keys = self.run(
+            db, "SELECT table_name, constraint_text FROM duckdb_constraints() WHERE constraint_type = 'FOREIGN KEY' "
+            "AND database_name = current_database() ORDER BY table_name",
+        )  # fmt: skip
+        refers = re.compile(rf"REFERENCES\s+(?:\S+\.)?(?:{own})\s*\(", re.IGNORECASE)
+        return [f"a foreign key of {child}" for child, text in keys if refers.search(text)]
 
     def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002
         if given.kind == "decimal":
