@@ -604,14 +604,17 @@ def test_a_target_that_went_back_stops_the_query_and_names_what_is_missing(
     assert bench.sink().newest_epoch(context) == 4
     (tmp_path / "r.db").write_bytes(backup)
     assert bench.sink().newest_epoch(context) == 2
-    with pytest.raises(TargetBehindError, match="chk-3 to chk-4 are not there"):
+    with pytest.raises(TargetBehindError, match="chk-3 to chk-4 are not there") as raised:
         bench.sink().look_back(context, 4, [handle])
+    assert "another table" not in str(raised.value), "this one has epochs of the query"
     bench.sink(**{"onceonly.target.behind": "go-on"}).look_back(context, 4, [handle])
     bench.sink().look_back(context, 4, [])
     bench.run("DROP TABLE onceonly_commits")
     assert bench.sink().newest_epoch(context) is None
-    with pytest.raises(TargetBehindError, match="nothing of this query: chk-0 to chk-4"):
+    with pytest.raises(TargetBehindError, match="nothing of this query: chk-0 to chk-4") as raised:
         bench.sink().look_back(context, 4, [handle])
+    assert "or the option books named another table then" in raised.value.what
+    assert "name the former table again" in raised.value.next_step
 
 
 def test_a_table_that_is_gone_is_not_made_anew_as_if_nothing_had_been_in_it(bench: Bench) -> None:

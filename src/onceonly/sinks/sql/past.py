@@ -121,11 +121,15 @@ def _refuse_behind(newest: int | None, epoch: int, options: SqlOptions, who: str
     missing = f"chk-{epoch}" if begin == epoch else f"chk-{begin} to chk-{epoch}"
     books = ".".join(options.books)
     has = "nothing" if newest is None else f"chk-{newest}"
+    told, first = "", ""
+    if newest is None:
+        told = ", or the option books named another table then"
+        first = "if books was changed, name the former table again; "
     behind.refuse(
         f"{who}: the target {options.url} went back. By the log "
         f"chk-{epoch} is complete, and {books} has {has} of this query: {missing} are not there. A backup was "
-        f"restored, or {books} was emptied or dropped",
-        f"to have them written again, start on a new checkpoint from the offsets at which chk-{begin} began "
+        f"restored, or {books} was emptied or dropped{told}",
+        f"{first}to have them written again, start on a new checkpoint from the offsets at which chk-{begin} began "
         f"({behind.SHOW}); without a key, what is there of these epochs would be "
         "there twice",
         goes_on=options.goes_on_behind,
