@@ -150,6 +150,7 @@ def divert(job: Job, name: str) -> Ran:
 def test_exactly_the_rows_that_are_refused_become_letters_and_the_rest_is_applied(job: Job) -> None:
     stuck = run("transactions", "commit", "chk-0", job.checkpoint, "--yes", "--timeout", "0.01")
     assert "UNIQUE" in stuck.stderr
+    assert "where it was decided with onceonly.refused=deadletter" in stuck.stderr
     assert "transactions divert" in stuck.stderr
     first, second = job.refused_slots()
     done = divert(job, first)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.sql.books import Books
 
 _DIVERT = (
-    "or, with the job down, make dead letters of them: onceonly transactions divert TRANSACTION CHECKPOINT"
+    "or, where it was decided with onceonly.refused=deadletter, make dead letters of them with the job down: onceonly "
+    "transactions divert TRANSACTION CHECKPOINT"
 )
 _TABLE = "table"
 """The fact that says what the table is like."""
