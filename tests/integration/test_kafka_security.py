@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from certificates import certificate
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -21,6 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kafka_query import wait_for
+from tests.unit.certificates import certificate
 
 from onceonly.coordinator.commits import CommitLoop
 from onceonly.errors import ConfigurationError, UnavailableError

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from certificates import certificate
 from kafka.protocol.metadata import MetadataRequest
+from tests.unit.certificates import certificate
 from tiny_kafka import NODE, TinyKafka
 
 from onceonly import background

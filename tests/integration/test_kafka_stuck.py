@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from certificates import certificate
 from kafka_proxy import KafkaProxy
 from kafka_query import PROPERTIES, Query, wait_for
+from tests.unit.certificates import certificate
 
 from onceonly.model import AlreadyCommitted, Committed, RetryLater
 from onceonly.sinks.kafka.options import KafkaOptions

@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from certificates import certificate
 from sql_proxy import MYSQL, CommitProxy
+from tests.unit.certificates import certificate
 from tests.unit.sql_bench import Bench, rows
 
 from onceonly.errors import ConfigurationError, TargetBehindError, UnavailableError

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 import pytest
-from certificates import certificate
+from tests.unit.certificates import certificate
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.stores import opened

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pika
 import pytest
-from tests.integration.certificates import certificate
+from tests.unit.certificates import certificate
 from tests.unit.journal_bench import opened, read_upto
 from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, ScriptedServer
 
