@@ -68,9 +68,9 @@ def come_to(checkpoint: Path, epoch: int, run: Run) -> None:
     run.until(lambda: newest(checkpoint) >= epoch, f"chk-{epoch} was noted")
 
 
-def finished(run: Run) -> None:
+def finished(run: Run, timeout_s: float = harness.TIMEOUT_S) -> None:
     try:
-        assert run.wait() == 0, run.tail()
+        assert run.wait(timeout_s) == 0, run.tail()
     finally:
         run.kill_tree()
 

@@ -42,6 +42,8 @@ class Bench:
     folder: Path
     operator: str
     provider: str
+    patience_s: float = harness.TIMEOUT_S
+    """How long the job is waited for, each time."""
 
     def start(self, checkpoint: str, ledger: Path) -> Run:
         jars = [spark_jars()]
@@ -73,11 +75,12 @@ class Bench:
         run = self.start(checkpoint, ledger)
         try:
             first = newest(checkpoint)
-            run.until(lambda: newest(checkpoint) >= max(first + 2, CUT), "epochs were noted", poll_s=1)
+            wanted = max(first + 2, CUT)
+            run.until(lambda: newest(checkpoint) >= wanted, "epochs were noted", self.patience_s, poll_s=1)
             made = self.onceonly("savepoint", "create", checkpoint, place)
             self.onceonly("savepoint", "verify", place)
             end_after(control(checkpoint, ledger), made["epoch"] + COMPARED)
-            finished(run)
+            finished(run, self.patience_s)
         finally:
             run.kill_tree()
         epoch: int = made["epoch"]
@@ -88,7 +91,7 @@ class Bench:
 
     def goes_on(self, checkpoint: str, ledger: Path, last: int) -> None:
         end_after(control(checkpoint, ledger), last)
-        finished(self.start(checkpoint, ledger))
+        finished(self.start(checkpoint, ledger), self.patience_s)
 
     def remove(self, address: str) -> None:
         """Take away all that is below an address, as another program does."""
