@@ -57,7 +57,7 @@ def test_extensions_are_sparks(given: dict[str, str], extension: str) -> None:
         ({"path": "gs://bucket/x"}, "on Google Cloud Storage, where files cannot be put yet"),
         ({"path": "dbfs:/x"}, "is on dbfs:"),
         ({"path": "file://host/x"}, "not an absolute path of this machine"),
-        ({"path": " "}, "names no folder"),
+        ({"path": " "}, "option path of the sink files is empty"),
         ({"path": "a\0b"}, "names no folder"),
         ({"format": "delta"}, "'delta', and must be"),
         ({"format": "orc", "compression": "gzip"}, "one of zstd, snappy, zlib, lz4, none for orc"),
