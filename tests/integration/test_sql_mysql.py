@@ -308,6 +308,17 @@ def test_what_would_be_refused_is_found_before_the_decision(
     assert said.lower() in error.what.lower()
 
 
+def test_what_a_child_of_another_column_than_the_key_forbids_is_found_before_the_decision(
+    bench: Bench,
+) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(9), INDEX (name))")
+    bench.run("CREATE TABLE child (name VARCHAR(9), FOREIGN KEY (name) REFERENCES t (name))")
+    bench.run("INSERT INTO t VALUES (1, 'a')")
+    bench.run("INSERT INTO child VALUES ('a')")
+    assert "foreign key constraint" in refused(bench, rows(id=[1], name=["c"]), key="id").what
+    bench.run("DROP TABLE child")
+
+
 @pytest.mark.parametrize("charset", ["latin1", "utf8mb3"])
 def test_an_epoch_of_letters_that_every_charset_has_is_not_written_twice(
     bench: Bench, charset: str, monkeypatch: pytest.MonkeyPatch

@@ -206,7 +206,8 @@ class MySql(Dialect):
         def ask(sql: str, *values: object) -> list[Any]:
             return self.run(db, sql, values)
 
-        found = described(ask, schema, name[-1], deletes=bool(self.options.op))
+        options = self.options
+        found = described(ask, schema, name[-1], key=options.key, deletes=bool(options.op))
         if found is not None:
             self._automatic[found.name] = automatic(ask, schema, name[-1])
         return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from onceonly.sinks.sql.types import UUID, Column, Table, bits, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     Ask = Callable[..., list[Any]]
 
@@ -38,8 +38,8 @@ _REFERS = (
     "AND TABLE_NAME = %s AND REFERENCED_TABLE_NAME IS NOT NULL"
 )
 _REFERRED = (
-    "SELECT DISTINCT TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_SCHEMA = %s "
-    "AND REFERENCED_TABLE_NAME = %s"
+    "SELECT DISTINCT TABLE_NAME, REFERENCED_COLUMN_NAME FROM information_schema.KEY_COLUMN_USAGE "
+    "WHERE REFERENCED_TABLE_SCHEMA = %s AND REFERENCED_TABLE_NAME = %s ORDER BY TABLE_NAME"
 )
 _PLAIN: Final[Mapping[str, dict[str, Any]]] = {
     "date": {"takes": ("date",)},
@@ -58,8 +58,8 @@ TEMPORARY = re.compile(r"CREATE TEMPORARY TABLES|ALL PRIVILEGES|GRANT [`'][^ ]* 
 """What is granted by name, with everything, or perhaps with a role."""
 
 
-def described(ask: Ask, schema: str, name: str, *, deletes: bool) -> Table | None:
-    """Look a table up; None where it is not there. In a transaction."""
+def described(ask: Ask, schema: str, name: str, *, key: Sequence[str], deletes: bool) -> Table | None:
+    """Look a table up, of which rows are replaced by ``key``; None where it is not there. In a transaction."""
     found = ask(
         "SELECT t.TABLE_NAME, t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS, t.CREATE_OPTIONS "
         "FROM information_schema.TABLES t LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE "
@@ -78,7 +78,7 @@ def described(ask: Ask, schema: str, name: str, *, deletes: bool) -> Table | Non
     )  # fmt: skip
     keys, doubts = _keys(ask, schema, name)
     doubts += [f"the check {text}" for text in checks if _json_of(text) is None]
-    doubts += _others(ask, schema, name, deletes=deletes)
+    doubts += _others(ask, schema, name, key=key, deletes=deletes)
     # By ON DUPLICATE KEY UPDATE a row is taken for another one that such an index takes for the same.
     computed = {column.name for column in columns if column.computed}
     passing = [each for each in doubts if each.startswith(("the trigger ", "the index "))]
@@ -161,7 +161,7 @@ def _json_of(check: str) -> str | None:
     return None if match is None else match[1].replace("``", "`")
 
 
-def _others(ask: Ask, schema: str, name: str, *, deletes: bool) -> list[str]:
+def _others(ask: Ask, schema: str, name: str, *, key: Sequence[str], deletes: bool) -> list[str]:
     found = [
         f"the trigger {trigger}" for (trigger,) in ask(
             "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s "
@@ -169,8 +169,11 @@ def _others(ask: Ask, schema: str, name: str, *, deletes: bool) -> list[str]:
         )
     ]  # fmt: skip
     found += [f"a foreign key to {other}" for (other,) in ask(_REFERS, schema, name)]
-    if deletes:
-        found += [f"a foreign key of {other}" for (other,) in ask(_REFERRED, schema, name)]
+    if key:
+        # A child may refer to a column of any index, which changes when a row is replaced.
+        kept = set() if deletes else {each.lower() for each in key}
+        children = [other for other, column in ask(_REFERRED, schema, name) if column.lower() not in kept]
+        found += [f"a foreign key of {other}" for other in dict.fromkeys(children)]
     return found
 
 
