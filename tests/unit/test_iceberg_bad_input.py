@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.transforms import IdentityTransform
 from tests.unit import iceberg_bench
 from tests.unit.loaded_bench import Bench
 
@@ -191,5 +192,28 @@ def test_a_table_that_no_longer_fits_stops_before_the_decision_and_after_it_wait
             ask()
     with iceberg_bench.opened(options).update_schema() as update:
         update.rename_column("other", "text")
+    bench.sink().commit(handle)
+    assert iceberg_bench.rows_of(options) == [{"id": 1, "text": "x", "x": 0.5}]
+
+
+def test_a_table_that_is_partitioned_anew_is_named_in_a_line_and_takes_the_rows_once_that_is_undone(
+    tmp_path: Path,
+) -> None:
+    options = made(tmp_path, by=("text", IdentityTransform()))
+    bench = bench_of(options)
+    handle = bench.prepared([{"id": 1, "text": "x", "x": 0.5}])
+    with iceberg_bench.opened(options).update_spec() as spec:
+        spec.remove_field("p")
+    for ask in (lambda: bench.sink().rehearse([handle], {}), lambda: bench.sink().commit(handle)):
+        with pytest.raises(ConfigurationError, match=r"partitioned in another way, \[\]") as raised:
+            ask()
+        assert "\n" not in raised.value.what
+    with iceberg_bench.opened(options).update_spec() as spec:
+        spec.add_field("id", IdentityTransform(), "q")
+    with pytest.raises(ConfigurationError, match=r"in another way, \[ 1001: q: identity\(1\) \]"):
+        bench.sink().commit(handle)
+    with iceberg_bench.opened(options).update_spec() as spec:
+        spec.remove_field("q")
+        spec.add_field("text", IdentityTransform(), "p")
     bench.sink().commit(handle)
     assert iceberg_bench.rows_of(options) == [{"id": 1, "text": "x", "x": 0.5}]

@@ -204,7 +204,7 @@ def differing(table: Table, columns: str) -> str:
     then = json.loads(columns)
     now = json.loads(columns_of(table, [field.name for field in table.schema().fields]))
     if then["spec"] != now["spec"]:
-        return f"it is partitioned in another way, {table.spec()}"
+        return f"it is partitioned in another way, {' '.join(str(table.spec()).split())}"
     given, has = ({field["name"]: field for field in each["fields"]} for each in (then, now))
     for name, field in given.items():
         if name not in has or has[name]["id"] != field["id"]:
