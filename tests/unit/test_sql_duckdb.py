@@ -293,3 +293,14 @@ def test_a_file_that_another_process_has_is_waited_for(bench: Bench, tmp_path: P
             bench.sink(**{"connect.timeout": "50ms"}).commit(handle)
         other.stdin.close()
         assert bench.sink().commit(handle) == Committed()
+
+
+@pytest.mark.parametrize(
+    ("missing", "kind"), [("python_arrow_scan", UnavailableError), ("read_nothing", ConfigurationError)]
+)
+def test_what_the_client_itself_did_not_find_is_nobodys_mistake(
+    bench: Bench, missing: str, kind: type[Exception]
+) -> None:
+    # In these words, of DuckDB 2.0, it ended a query once; another try opens the file anew.
+    error = duckdb.CatalogException(f"Catalog Error: Table Function with name {missing} does not exist!")
+    assert type(bench.sink()._target._sql.told(error)) is kind
