@@ -9,11 +9,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import harness
+import left_out_job
 import psycopg
 import pytest
 import sql_job
 from pyspark.errors import StreamingQueryException
 from test_operators_view import assert_well
+from test_operators_view import onceonly as onceonly_typed
 
 import onceonly
 from onceonly.operations import audit as operation
@@ -87,6 +89,39 @@ def test_a_driver_killed_in_its_commit_to_sqlite_loses_and_doubles_nothing(tmp_p
     with closing(sqlite3.connect(database)) as db, db:
         db.execute("UPDATE results SET amount = '1.126' WHERE id = 9")
     assert audited(tmp_path / "checkpoint")[0] is Word.DIFFERS
+
+
+@pytest.mark.long
+def test_rows_that_no_target_takes_any_more_are_left_out_after_their_epoch_is_aborted(tmp_path: Path) -> None:
+    """Nobody may change the table, and the epoch was decided without a sink for dead letters."""
+    database = tmp_path / "r.db"
+    (tmp_path / "in").mkdir()
+
+    def life(*left_out: str, point: str = "") -> str:
+        run = harness.start(left_out_job.__file__, tmp_path, str(tmp_path), *left_out, failpoints=point)
+        try:
+            return run.tail() if run.wait() else "ended well"
+        finally:
+            run.kill_tree()
+
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    (tmp_path / "in" / "0.json").write_text('{"id": 1}\n', encoding="utf-8")
+    assert life() == "ended well"
+    (tmp_path / "in" / "1.json").write_text('{"id": 2}\n{"id": 3}\n', encoding="utf-8")
+    assert life(point="link.after_put=kill") != "ended well"
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute(
+            "CREATE TRIGGER no_twos BEFORE INSERT ON t WHEN new.id = 2 BEGIN SELECT raise(ABORT, 'no twos'); END"
+        )
+    assert "COMMIT_REFUSED" in life()
+    because = ("--against-decision", "--because", "the table takes no twos", "--yes")
+    status, _, said = onceonly_typed("transactions", "abort", "chk-1", tmp_path / "checkpoint", *because)
+    assert status in {0, 1}, said
+    assert "no twos" in life(), "before a decision"
+    assert life("2") == "ended well"
+    with closing(sqlite3.connect(database)) as db:
+        assert db.execute("SELECT id FROM t ORDER BY id").fetchall() == [(1,), (3,)]
 
 
 def audited(checkpoint: Path) -> tuple[Word, tuple[str, ...]]:
