@@ -48,9 +48,9 @@ def local_session(
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_DIRS"] = str(folder / "spark")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = configure(
-        SparkSession.builder.master(master).appName(name), local_checkpoints=local_checkpoints
-    )
+    # What the job sets counts before, as state in RocksDB asks for other settings, and after, as it wins.
+    builder = SparkSession.builder.master(master).appName(name).config(map=dict(conf))
+    builder = configure(builder, local_checkpoints=local_checkpoints)
     every = {
         **_CONF,
         "spark.pyspark.python": sys.executable,

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 import onceonly
 from onceonly.jars.locked import spark_jars
+from onceonly.spark.configure import CHANGELOG
 from onceonly_proof.demo.data import WATERMARK, WINDOW
 from onceonly_proof.local_session import local_session
 from onceonly_proof.parent import die_with_parent, end_with
@@ -92,13 +93,13 @@ class JobOptions:
 
 
 def session(folder: Path) -> SparkSession:
-    """Start Spark in this process, with two threads. Driver."""
+    """Start Spark in this process, with two threads, and state in RocksDB with its changelog. Driver."""
     return local_session(
         folder,
         name="onceonly demo",
         master="local[2]",
         log_level="WARN",
-        conf={"spark.jars": spark_jars(), "spark.driver.memory": "1g"},
+        conf={"spark.jars": spark_jars(), "spark.driver.memory": "1g", **CHANGELOG},
     )
 
 
