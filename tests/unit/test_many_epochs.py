@@ -252,7 +252,7 @@ def away_from_kinesis(folder: Path) -> Iterator[tuple[OnceonlyError, str]]:
         query.epoch()
     yield (
         told.value,
-        r"its record 0+20, up to which was read, is gone, and the next that is kept came at \d{4}-",
+        r"its record 0+20, up to which was read, is gone, and the next that is kept came on \d{4}-",
     )
 
 
