@@ -47,7 +47,7 @@ _PICTURE = Path("onceonly-demo.html")
     type=shared.NEW_FILE,
     help="Where the time line goes.  [default: onceonly-demo.html, or picture.html in the folder of --keep]",
 )
-@click.option("--timeout", type=float, default=900.0, show_default=True, help="Seconds for the whole.")
+@click.option("--timeout", type=float, default=1800.0, show_default=True, help="Seconds for the whole.")
 def demo(  # noqa: PLR0913  one parameter for each option
     *,
     events: int,

@@ -34,7 +34,7 @@ class DemoOptions:
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     keep: Path | None = None
     picture: Path | None = None
-    timeout_s: float = 900.0
+    timeout_s: float = 1800.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.events <= EVENTS_MAX:
