@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pymysql
 import pytest
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
 from onceonly.options import read_options
 from onceonly.sinks.sql.dialects import mysql, mysql_tables
 from onceonly.sinks.sql.dialects.mysql import MySql
+from onceonly.sinks.sql.dialects.mysql_packets import send
 from onceonly.sinks.sql.options import DECLARED, SqlOptions
 from onceonly.sinks.sql.refusals import is_doubtful
 from onceonly.sinks.sql.types import Column, Table, columns_of, match, of_spark
@@ -186,3 +188,25 @@ def test_only_letters_that_a_charset_may_not_have_put_an_epoch_in_doubt(
     found = match(columns_of(batch.schema), table)
     assert not found.doubts
     assert is_doubtful(batch, found) is doubtful
+
+
+class HangsUp:
+    """A cursor whose server hangs up while it is sent rows, as PyMySQL tells of it."""
+
+    def executemany(self, _: str, __: Sequence[Sequence[str]]) -> None:
+        raise pymysql.err.OperationalError(2006, "MySQL server has gone away (ConnectionResetError)")
+
+    def mogrify(self, insert: str, row: Sequence[str]) -> str:
+        return insert % tuple(row)
+
+
+@pytest.mark.parametrize(("size", "code"), [(7_000, 2006), (9_000, 1153)])
+def test_a_row_longer_than_a_packet_is_told_though_the_server_hung_up_before_it_was_heard(
+    size: int, code: int
+) -> None:
+    table = Table(name="s.t", columns=(), keys=(), large=1_000)  # an eighth of a packet
+    with pytest.raises(pymysql.err.OperationalError) as raised:
+        send(HangsUp(), "INSERT INTO t VALUES (%s)", [["short"], ["x" * size]], table)
+    assert raised.value.args[0] == code
+    wrong = dialect().told(raised.value)
+    assert isinstance(wrong, ConfigurationError if code == 1153 else UnavailableError)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
 from onceonly.sinks.sql.dialects.dialect import BOOKS, NO_ROOM, Dialect
+from onceonly.sinks.sql.dialects.mysql_packets import send
 from onceonly.sinks.sql.dialects.mysql_tables import EXPLAINED, KEYS, TEMPORARY, TYPES, automatic, described
 from onceonly.sinks.sql.reading import ROWS
 from onceonly.sinks.sql.shape import DELETED, SEQUENCE
@@ -231,7 +232,7 @@ class MySql(Dialect):
     def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> int:  # noqa: ANN401
         rows = _plain(batch)
         if not self._loads or not hasattr(os, "memfd_create"):
-            self._insert(db, into, rows)
+            self._insert(db, into, rows, match.table)
             return int(batch.num_rows)
         names = [
             f"@{place}" if _is_bytes(field) else self.quote(field.name)
@@ -262,13 +263,12 @@ class MySql(Dialect):
             kinds = _client().err.error_map
             raise kinds.get(code, _client().err.DataError)(code, text)
 
-    def _insert(self, db: Any, into: str, rows: pa.RecordBatch) -> None:  # noqa: ANN401
+    def _insert(self, db: Any, into: str, rows: pa.RecordBatch, table: Table) -> None:  # noqa: ANN401
         marks = ", ".join([self.mark] * rows.num_columns)
+        insert = f"INSERT INTO {into} ({self.listed(rows.schema.names)}) VALUES ({marks})"
+        values = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
         with closing(db.cursor()) as cursor:
-            cursor.executemany(
-                f"INSERT INTO {into} ({self.listed(rows.schema.names)}) VALUES ({marks})",
-                list(zip(*(column.to_pylist() for column in rows.columns), strict=True)),
-            )
+            send(cursor, insert, values, table)
 
     def read(self, db: Any, match: Match) -> Iterator[tuple[int, Sequence[Any]]]:  # noqa: ANN401
         for name in self.run(

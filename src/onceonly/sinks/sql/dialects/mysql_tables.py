@@ -29,7 +29,7 @@ _NOT_ASCII = "swe7"
 """The one charset of MariaDB's and MySQL's that lacks letters of ASCII: asked of a server, all others have them."""
 _NO_END_SPACE = r"(?s)^(?:.*[^ ])?$"
 _BLANK_AT_END = " $"
-_LONGER: Final = 8
+LONGER: Final = 8
 """What is sent of a value is not so many times as long: bytes in hexadecimal digits, JSON with escapes."""
 _PADS_NOT = re.compile("nopad|_0900_")
 """Collations by which a text is another one with a blank at its end; by all others, it is the same."""
@@ -87,7 +87,7 @@ def described(ask: Ask, schema: str, name: str, *, key: Sequence[str], deletes: 
     [(packet,)] = ask("SELECT @@max_allowed_packet")
     return Table(name=f"{schema}.{name}", columns=columns, keys=tuple(sorted(keys)), doubts=tuple(doubts),
                  passing=tuple(passing), wrong=_wrong(kind, engine, transactions),
-                 large=int(packet) // _LONGER)  # fmt: skip
+                 large=int(packet) // LONGER)  # fmt: skip
 
 
 _ASKED = (
