@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -27,7 +26,7 @@ def main(folder: str) -> None:
     spark = _session()
     query = _started(spark, f"{folder}/first")
     os.kill(int(spark._jvm.java.lang.ProcessHandle.current().pid()), signal.SIGKILL)  # type: ignore[union-attr]
-    time.sleep(1.0)
+    spark.sparkContext._gateway.proc.wait(60)  # type: ignore[union-attr]
     told |= {f"dead {name}": words for name, words in _told(spark, query, folder).items()}
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()

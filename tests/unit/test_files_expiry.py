@@ -12,10 +12,11 @@ import pytest
 from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, rows
 
 from onceonly import files
+from onceonly.durable.sealed import Format
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.options import span
 from onceonly.sinks.files import store
-from onceonly.sinks.files.manifests import expiry, ledger, manifest
+from onceonly.sinks.files.manifests import expiry, ledger
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.manifest import DataFile, Manifest
 from onceonly.sinks.files.manifests.marks import Marks
@@ -168,14 +169,14 @@ def test_a_look_decodes_no_epoch_that_is_gone_or_too_young(
     expire(bench, 0.0, before=10)
     aged(monkeypatch, {path: 9.0 for epoch in range(12) for path in made[epoch]})
     decoded = []
-    real = manifest._value
+    real = Format.decode
 
-    def value(data: bytes, kind: type, where: str) -> object:
-        found: object = real(data, kind, where)
+    def decode(self: Format, text: bytes, into: type, *, where: str) -> object:
+        found: object = real(self, text, into, where=where)
         decoded.extend([found.epoch] if isinstance(found, Manifest) else [])
         return found
 
-    monkeypatch.setattr(manifest, "_value", value)
+    monkeypatch.setattr(Format, "decode", decode)
     found = expiry.due(bench.store, bench.target, folder_of(bench), older_s=DAY, grace_s=3600.0)
     assert of(found.expiring) == [10, 11]
     assert decoded == [10, 11, 12], "of twenty that are in one file"

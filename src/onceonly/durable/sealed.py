@@ -122,12 +122,20 @@ class Format:
         """Make the error for a file that cannot be used."""
         return self.error(what, next_step=self.restore)
 
-    def unknown(self, where: str, why: object) -> OnceonlyError:
-        """Make the error for a file that is whole, by its checksum, and says what this onceonly cannot read."""
-        return self.error(
-            f"{where} is whole, and says what this onceonly does not know: another version of it wrote it ({why})",
-            next_step=f"upgrade onceonly on driver and executors to the version that wrote it; or {self.restore}",
-        )
+    def read(self, data: bytes, into: type[T], *, kind: str, where: str) -> T:
+        """Return what the JSON body of a file says. Raises as ``unseal`` and ``decode``."""
+        return self.decode(self.unseal(data, kind=kind, where=where), into, where=where)
+
+    def decode(self, text: bytes, into: type[T], *, where: str) -> T:
+        """Return what JSON from a body says, which is whole by its checksum. Raises ``error`` where it is not known."""
+        try:
+            return decoder(into).decode(text)
+        except UNREADABLE as error:
+            raise self.error(
+                f"{where} is whole, and says what this onceonly does not know: another version of it wrote it "
+                f"({error})",
+                next_step=f"upgrade onceonly on driver and executors to the version that wrote it; or {self.restore}",
+            ) from None
 
     def _check_version(self, line: bytes, where: str) -> None:
         try:

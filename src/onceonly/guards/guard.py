@@ -18,7 +18,7 @@ from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.errors import ConfigurationError, LogError, SetupError, SourceChangedError, UnavailableError
 from onceonly.guards import folders, known
 from onceonly.guards.known import Known
-from onceonly.guards.promises import end_to_end, named
+from onceonly.guards.promises import FEEDS, end_to_end, named
 from onceonly.guards.receivers import received
 from onceonly.guards.source import FILES, KAFKA, Finding, Source, merged
 from onceonly.model import Guarantee
@@ -115,7 +115,8 @@ class Guard:
     def _received(self, sources: Sequence[Source], epoch: int) -> tuple[Source, ...]:
         """Return the sources as their receivers promise of what is not read yet."""
         found: list[Source] = []
-        starts = SparkInputs(self._checkpoint).starts(epoch).values()
+        has_feeds = any(each.format in FEEDS for each in sources)
+        starts = SparkInputs(self._checkpoint).starts(epoch).values() if has_feeds else ()
         for each in sources:
             promised, finding = received(each, starts)
             found += promised

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceonly.durable.sealed import UNREADABLE, Format, decoder
+from onceonly.durable.sealed import Format
 from onceonly.log.place import FOLDER
 from onceonly.settings.query import SOURCE_CHANGED, GoOn
 
@@ -47,11 +47,7 @@ def read(checkpoint: CheckpointFiles) -> Known | None:
     if text is None:
         return None
     where = checkpoint.where(NAME)
-    body = _FORMAT.unseal(text.encode(), kind=_KIND, where=where)
-    try:
-        return decoder(Known).decode(body)
-    except UNREADABLE as error:
-        raise _FORMAT.unknown(where, error) from None
+    return _FORMAT.read(text.encode(), Known, kind=_KIND, where=where)
 
 
 def write(checkpoint: CheckpointFiles, known: Known) -> None:

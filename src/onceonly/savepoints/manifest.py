@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from onceonly import events
-from onceonly.durable.sealed import UNREADABLE, Format, decoder
+from onceonly.durable.sealed import Format
 from onceonly.model import Stamp, seconds_of
 
 NAME: Final = "savepoint.json"
@@ -88,11 +88,7 @@ def encode(savepoint: Savepoint) -> bytes:
 
 def decode(data: bytes, *, where: str) -> Savepoint:
     """Read a manifest; ``where`` is its full address. Raises ``LogError`` for one that is damaged."""
-    body = _FORMAT.unseal(data, kind=_KIND, where=where)
-    try:
-        return decoder(Savepoint).decode(body)
-    except UNREADABLE as error:
-        raise _FORMAT.unknown(where, error) from None
+    return _FORMAT.read(data, Savepoint, kind=_KIND, where=where)
 
 
 def encode_begun(query: str, *, dropped: bool = False) -> bytes:

@@ -189,11 +189,7 @@ def encode_note(kind: str, note: msgspec.Struct) -> bytes:
 
 def decode_note(data: bytes, kind: str, form: type[T], *, where: str) -> T:
     """Return the note in a file. Raises ``JournalError``."""
-    body = FORMAT.unseal(data, kind=kind, where=where)
-    try:
-        return decoder(form).decode(body)
-    except UNREADABLE as error:
-        raise FORMAT.unknown(where, error) from None
+    return FORMAT.read(data, form, kind=kind, where=where)
 
 
 def hash_of(key: str) -> bytes:

@@ -6,11 +6,11 @@ import hashlib
 import logging
 import zlib
 from collections.abc import Iterable, Iterator, Mapping  # noqa: TC003  msgspec reads it
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onceonly.durable.sealed import UNREADABLE, Format, decoder
+from onceonly.durable.sealed import Format
 from onceonly.errors import SourceChangedError, UnavailableError
 from onceonly.sources.kinesis.positions import Position  # noqa: TC001  msgspec reads it
 from onceonly.stores.opened import address_of, open_store
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from onceonly.stores.port import RewritableStore
 
 log = logging.getLogger("onceonly")
-T = TypeVar("T")
 
 _FORMAT = Format(
     name="onceonly", version=1, restore="restore the ranges of the query, or start on a new checkpoint"
@@ -139,7 +138,7 @@ class Ranges:
         data = self._store.get(self._look)
         if data is None:
             return None
-        found = _decoded(data, _LOOK, Looked, where=self._store.where(self._look))
+        found = _FORMAT.read(data, Looked, kind=_LOOK, where=self._store.where(self._look))
         return found if (found.number, found.places) == (number, _places(ends)) else None
 
     def newest(self) -> int:
@@ -248,15 +247,7 @@ def seal(found: Range) -> bytes:
 
 def unseal(data: bytes, *, where: str) -> Range:
     """Read the file of a range; ``where`` is its address. Pure. Raises ``LogError`` for one that is damaged."""
-    return _decoded(data, _KIND, Range, where=where)
-
-
-def _decoded(data: bytes, kind: str, form: type[T], *, where: str) -> T:
-    body = _FORMAT.unseal(data, kind=kind, where=where)
-    try:
-        return decoder(form).decode(body)
-    except UNREADABLE as error:
-        raise _FORMAT.unknown(where, error) from None
+    return _FORMAT.read(data, Range, kind=_KIND, where=where)
 
 
 def _places(ends: Mapping[str, End]) -> str:

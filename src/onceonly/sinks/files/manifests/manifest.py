@@ -11,17 +11,16 @@ So several are merged by putting their lines together. A reader takes a file as 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 import xxhash
 
-from onceonly.durable.sealed import UNREADABLE, Format, decoder
+from onceonly.durable.sealed import Format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-S = TypeVar("S", bound=msgspec.Struct)
 
 _FORMAT = Format(
     name="onceonly.files",
@@ -95,7 +94,7 @@ def encode_manifests(manifests: Iterable[Manifest]) -> bytes:
 def decode_manifests(data: bytes, *, where: str) -> tuple[Manifest, ...]:
     """Read the content of a manifest file. Raises ``LogError`` that names the file."""
     lines = _FORMAT.unseal(data, kind="manifest", where=where).splitlines()
-    return tuple(_value(line, Manifest, where) for line in lines)
+    return tuple(_FORMAT.decode(line, Manifest, where=where) for line in lines)
 
 
 def manifests_after(data: bytes, epoch: int, *, where: str) -> Iterator[Manifest]:
@@ -104,8 +103,8 @@ def manifests_after(data: bytes, epoch: int, *, where: str) -> Iterator[Manifest
     Raises ``LogError`` that names the file.
     """
     lines = _FORMAT.unseal(data, kind="manifest", where=where).splitlines()
-    begin = bisect_right(lines, epoch, key=lambda line: _value(line, _Number, where).epoch)
-    return (_value(line, Manifest, where) for line in lines[begin:])
+    begin = bisect_right(lines, epoch, key=lambda line: _FORMAT.decode(line, _Number, where=where).epoch)
+    return (_FORMAT.decode(line, Manifest, where=where) for line in lines[begin:])
 
 
 def join_manifests(contents: Iterable[tuple[bytes, str]]) -> bytes:
@@ -117,7 +116,7 @@ def join_manifests(contents: Iterable[tuple[bytes, str]]) -> bytes:
     lines: dict[int, bytes] = {}
     for data, where in contents:
         for line in _FORMAT.unseal(data, kind="manifest", where=where).splitlines():
-            if lines.setdefault(_value(line, _Number, where).epoch, line) != line:
+            if lines.setdefault(_FORMAT.decode(line, _Number, where=where).epoch, line) != line:
                 raise _FORMAT.refuse(
                     f"{where} holds other files for an epoch than another manifest file does"
                 )
@@ -131,11 +130,4 @@ def encode_layout(layout: Layout) -> bytes:
 
 def decode_layout(data: bytes, *, where: str) -> Layout:
     """Read the content of a layout file. Raises ``LogError`` that names the file."""
-    return _value(_FORMAT.unseal(data, kind="layout", where=where), Layout, where)
-
-
-def _value(data: bytes, kind: type[S], where: str) -> S:
-    try:
-        return decoder(kind).decode(data)
-    except UNREADABLE as error:
-        raise _FORMAT.unknown(where, error) from None
+    return _FORMAT.read(data, Layout, kind="layout", where=where)
