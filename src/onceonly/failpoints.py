@@ -52,6 +52,7 @@ NAMES: dict[str, str] = {
     "receipt.after_put": "commit: after the receipt",
     "sweep.before": "commit: before the sweep",
     "commit.before_return": "commit: before it returns to Spark, commits/N is missing",
+    "rehearsal.after_divert": "commit: what stands in for a transaction with rows that its target refuses is prepared",
     "divert.after_prepare": "operator: what stands in for a transaction is prepared, which is still there",
     "divert.after_void": "operator: the transaction is void, and no link names what stands in for it",
     "divert.after_link": "operator: a link names what stands in for the transaction, whose rows are still there",
@@ -70,6 +71,8 @@ NAMES: dict[str, str] = {
 }
 OF_LETTERS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("letters."))
 """Those that are passed only where rows are refused and become dead letters."""
+OF_REHEARSALS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("rehearsal."))
+"""Those that are passed only where a target refuses rows beside all others of their epoch."""
 OF_OPERATOR: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("divert."))
 """Those that no query passes, but ``onceonly transactions divert``."""
 OF_JOURNALS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("journal."))
@@ -81,7 +84,7 @@ OF_SAVEPOINTS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith
 EVERYWHERE: tuple[str, ...] = tuple(
     name
     for name in NAMES
-    if name not in {*OF_LETTERS, *OF_OPERATOR, *OF_JOURNALS, *OF_RANGES, *OF_SAVEPOINTS}
+    if name not in {*OF_LETTERS, *OF_REHEARSALS, *OF_OPERATOR, *OF_JOURNALS, *OF_RANGES, *OF_SAVEPOINTS}
 )
 """Those that every query passes."""
 _ENV = "ONCEONLY_FAILPOINTS"

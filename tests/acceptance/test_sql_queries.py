@@ -91,6 +91,41 @@ def test_a_driver_killed_in_its_commit_to_sqlite_loses_and_doubles_nothing(tmp_p
     assert audited(tmp_path / "checkpoint")[0] is Word.DIFFERS
 
 
+def test_rows_that_a_constraint_refuses_are_letters_and_no_row_is_lost_or_doubled_by_a_kill(
+    tmp_path: Path, postgres: EmbeddedPostgres
+) -> None:
+    letters, name = tmp_path / "letters", f"db_{uuid.uuid4().hex}"
+    with closing(psycopg.connect(postgres.url(), autocommit=True)) as db:
+        db.execute(f'CREATE DATABASE "{name}"')
+    url = postgres.url(database=name)
+    with closing(psycopg.connect(url, autocommit=True)) as db:
+        db.execute(TABLE.format("numeric(12, 3)", "TZ"))
+        db.execute("ALTER TABLE results ADD CHECK (id % 20 <> 7)")
+        options = {
+            "url": url, "table": "results", "onceonly.refused": "deadletter",
+            "onceonly.deadletter.format": "onceonly.files", "onceonly.deadletter.option.path": str(letters),
+            "onceonly.deadletter.option.format": "json",
+        }  # fmt: skip
+        for point in ("rehearsal.after_divert", "link.after_put", ""):
+            run = start(tmp_path, "sql", options, f"{point}=pause@2" if point else "")
+            try:
+                if point:
+                    run.wait_for(point)
+                else:
+                    assert run.wait() == 0, run.tail()
+            finally:
+                run.kill_tree()
+        found = [id_ for (id_,) in db.execute("SELECT id FROM results ORDER BY id")]
+    lines = [line for path in harness.visible_files(letters) for line in path.read_text().splitlines()]
+    dead = [json.loads(json.loads(line)["row"])["id"] for line in lines]
+    last = max(*found, *dead)
+    assert last >= EPOCHS * sql_job.ROWS_PER_EPOCH - 1
+    assert found == [id_ for id_ in range(last + 1) if id_ % 20 != 7]
+    assert sorted(dead) == [id_ for id_ in range(last + 1) if id_ % 20 == 7]
+    assert {json.loads(line)["code"] for line in lines} == {"REFUSED"}
+    assert_well(tmp_path / "checkpoint", "--yes", "--option", f"url={url}")
+
+
 @pytest.mark.long
 def test_rows_that_no_target_takes_any_more_are_left_out_after_their_epoch_is_aborted(tmp_path: Path) -> None:
     """Nobody may change the table, and the epoch was decided without a sink for dead letters."""

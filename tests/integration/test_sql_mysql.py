@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.sql_bench import Bench, require_told_of_staged_and_remembered, rows
+from tests.unit.sql_bench import Bench, require_sifted, require_told_of_staged_and_remembered, rows
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost
@@ -571,3 +571,8 @@ def test_a_server_that_is_down_is_waited_for_and_one_that_comes_back_is_asked_ag
     server.kill()
     server.start()
     assert driver.commit(handle) == AlreadyCommitted()
+
+
+@pytest.mark.parametrize("key", ["", "id"])
+def test_the_rows_that_a_table_refuses_beside_all_others_are_named(bench: Bench, key: str) -> None:
+    require_sifted(bench, key)

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from postgres_databases import BOOKS, ask, database
-from tests.unit.sql_bench import Bench, require_told_of_staged_and_remembered, rows
+from tests.unit.sql_bench import (
+    Bench,
+    require_refers_to_later_rows,
+    require_sifted,
+    require_told_of_staged_and_remembered,
+    rows,
+)
 
 from onceonly.errors import (
     ConfigurationError,
@@ -461,13 +467,13 @@ def test_the_password_of_the_environment_is_the_clients_own(
 def test_tls_is_verified_where_the_server_is_on_another_machine(
     bench: Bench, url: str, mode: str | None
 ) -> None:
-    settings = bench.sink(url=url)._target._sql._settings()  # type: ignore[attr-defined]
+    settings = bench.sink(url=url)._target.sql._settings()  # type: ignore[attr-defined]
     assert settings.get("sslmode") == mode
     assert ("sslrootcert" in settings) is (mode == "verify-full")
 
 
 def test_hosts_and_ports_are_read_as_the_client_wants_them(bench: Bench) -> None:
-    settings = bench.sink(url="postgresql://u%40x@a:1,[::1]:2,c/d")._target._sql._settings()  # type: ignore[attr-defined]
+    settings = bench.sink(url="postgresql://u%40x@a:1,[::1]:2,c/d")._target.sql._settings()  # type: ignore[attr-defined]
     assert (settings["user"], settings["host"], settings["port"]) == ("u@x", "a,::1,c", "1,2,")
 
 
@@ -506,3 +512,14 @@ def test_rows_of_a_table_with_policies_go_by_its_policies(postgres: EmbeddedPost
     bench.run(f"REVOKE INSERT ON t FROM {user}")
     with pytest.raises(ConfigurationError, match="permission denied"):
         bench.sink().commit(handle)
+
+
+@pytest.mark.parametrize("key", ["", "id"])
+def test_the_rows_that_a_table_refuses_beside_all_others_are_named(bench: Bench, key: str) -> None:
+    require_sifted(bench, key)
+
+
+@pytest.mark.parametrize("more", ["", " DEFERRABLE INITIALLY DEFERRED"], ids=["at once", "deferred"])
+def test_a_row_is_not_refused_as_what_it_refers_to_comes_behind_it(bench: Bench, more: str) -> None:
+    table = f"CREATE TABLE t (id BIGINT PRIMARY KEY, parent BIGINT REFERENCES t (id){more})"
+    require_refers_to_later_rows(bench, table)

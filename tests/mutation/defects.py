@@ -120,6 +120,7 @@ DELTA_INPUT: Final = "tests/unit/test_delta_bad_input.py::"
 MYSQL: Final = "tests/integration/test_sql_mysql.py::"
 POSTGRES_ENDS: Final = "tests/integration/test_sql_postgres_ends.py::"
 DIVERT: Final = "tests/unit/test_transactions_divert.py::"
+REHEARSED: Final = "tests/unit/test_rehearsal_letters.py::"
 ICEBERG: Final = "tests/unit/test_iceberg_sink.py::"
 TAKEN_BACK: Final = "tests/unit/test_loaded_withdraw.py::"
 ICEBERG_INPUT: Final = "tests/unit/test_iceberg_bad_input.py::"
@@ -2567,6 +2568,34 @@ DEFECTS: Final = (
             SQL + "test_what_a_trigger_refuses_is_found_before_the_decision",
         ),
         says="DID NOT RAISE",
+    ),
+    Defect(
+        name="rehearsed-votes-not-decided",
+        group=STAGED,
+        what="What a table refuses is decided beside the dead letters that were made of it",
+        file="protocol/deciding.py",
+        before="    votes = state.link.votes if event.votes is None else event.votes\n",
+        after="    votes = state.link.votes\n",
+        tests=(REHEARSED + "test_rows_that_exclude_each_other_are_told_apart_and_the_rest_is_applied",),
+    ),
+    Defect(
+        name="rehearsed-letters-without-limit",
+        group=STAGED,
+        what="Rows that a table refuses become dead letters beyond the limit",
+        file="coordinator/diverting.py",
+        before="        if before + count > limit:\n",
+        after="        if False:\n",
+        tests=(REHEARSED + "test_more_than_the_limit_stop_the_query_and_nothing_is_decided",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="sifted-without-a-second-try",
+        group=STAGED,
+        what="A row becomes a dead letter as what it refers to comes behind it",
+        file="sinks/sql/refusing.py",
+        before="if not _is_taken(take, whole[name].slice(each.row, 1))",
+        after="if each",
+        tests=(SQL + "test_a_row_is_not_refused_as_what_it_refers_to_comes_behind_it",),
     ),
     Defect(
         name="sql-rehearsal-is-kept",

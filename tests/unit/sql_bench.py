@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
+from onceonly.errors import RecordRefusedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.rows.checksum import RowChecksum
@@ -124,3 +126,39 @@ def require_told_of_staged_and_remembered(bench: Bench) -> None:
     assert (waiting.transaction, waiting.query, waiting.is_open) == (handle.transaction, "q", True)
     assert (remembered.query, remembered.sink, remembered.is_open) == ("q", "sql", False)
     assert "has 1 handle of the sink sql, the newest that is applied of chk-4" in remembered.told
+
+
+def require_sifted(bench: Bench, key: str) -> None:
+    """See that a sink names the rows that a table refuses beside all others, some of each slot, and changes nothing."""
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(20), CHECK (name <> 'bad'))")
+    bench.run("INSERT INTO t VALUES (9, 'was there')")
+    bench.options.update(key=key)
+    # Without a key, id 1 and 9 are there already; with one, they are replaced.
+    slots = (
+        rows(id=[1, 2, 3, 4], name=["a", "bad", "c", "d"]),
+        rows(id=[5, 7 if key else 1, 6, 9], name=["e", "again", "bad", "new"]),
+    )
+    facts = bench.check(slots[0])
+    handles = [bench.stage(each, facts, slot=slot)[0] for slot, each in enumerate(slots)]
+    with pytest.raises(RecordRefusedError):
+        bench.sink().rehearse(handles, facts)
+    for _ in range(2):
+        found = bench.sink().sift(handles, 9)
+        places = [[each.row for each in found[handle.transaction]] for handle in handles]
+        assert places == [[1], [2] if key else [1, 2, 3]]
+    assert {each.code for some in found.values() for each in some} == {"REFUSED"}
+    assert sum(map(len, bench.sink().sift(handles, 0).values())) == 1
+    assert bench.run("SELECT * FROM t") == [(9, "was there")]
+    assert bench.run("SELECT * FROM onceonly_commits") == []
+
+
+def require_refers_to_later_rows(bench: Bench, table: str) -> None:
+    """See that a row is not refused as what it refers to comes behind it: ``parent`` is an id of the table."""
+    bench.run(table)
+    some = rows(id=[2, 9, 1, 3], parent=[1, 77, None, 2])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    with pytest.raises(RecordRefusedError):
+        bench.sink().rehearse([handle], facts)
+    found = bench.sink().sift([handle], 9)
+    assert [each.row for each in found[handle.transaction]] == [1]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
-from tests.unit.sql_bench import Bench, rows
+from tests.unit.sql_bench import Bench, require_sifted, rows
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.model import Committed
@@ -303,4 +303,9 @@ def test_what_the_client_itself_did_not_find_is_nobodys_mistake(
 ) -> None:
     # In these words, of DuckDB 2.0, it ended a query once; another try opens the file anew.
     error = duckdb.CatalogException(f"Catalog Error: Table Function with name {missing} does not exist!")
-    assert type(bench.sink()._target._sql.told(error)) is kind
+    assert type(bench.sink()._target.sql.told(error)) is kind
+
+
+@pytest.mark.parametrize("key", ["", "id"])
+def test_the_rows_that_a_table_refuses_beside_all_others_are_named(bench: Bench, key: str) -> None:
+    require_sifted(bench, key)

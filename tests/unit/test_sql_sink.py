@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.sql_bench import Bench, rows
+from tests.unit.sql_bench import Bench, require_refers_to_later_rows, require_sifted, rows
 from tests.unit.test_coordinator_query import barrier, complete
 
 from onceonly.coordinator.query import QueryCoordinator
@@ -705,3 +705,14 @@ def test_a_lost_file_is_void_for_good(bench: Bench) -> None:
     bench.sink().abort(handle)
     assert isinstance(bench.sink().commit(handle), Lost)
     assert bench.run("SELECT name, void FROM onceonly_commits") == [(handle.transaction, 1)]
+
+
+@pytest.mark.parametrize("key", ["", "id"])
+def test_the_rows_that_a_table_refuses_beside_all_others_are_named(bench: Bench, key: str) -> None:
+    require_sifted(bench, key)
+
+
+def test_a_row_is_not_refused_as_what_it_refers_to_comes_behind_it(bench: Bench) -> None:
+    require_refers_to_later_rows(
+        bench, "CREATE TABLE t (id BIGINT PRIMARY KEY, parent BIGINT REFERENCES t (id))"
+    )

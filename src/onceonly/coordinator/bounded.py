@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CALLS = frozenset(
     {
-        "check", "refresh", "identity", "recover", "rehearse", "commit", "commit_many", "abort", "make_durable",
+        "check", "refresh", "identity", "recover", "rehearse", "sift", "commit", "commit_many", "abort", "make_durable",
         "complete",
     }
 )  # fmt: skip

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from onceonly import background, protocol
 from onceonly.coordinator import questions
-from onceonly.errors import LogError, OnceonlyError, UnavailableError
+from onceonly.errors import LogError, UnavailableError
 from onceonly.model import handles_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from onceonly.coordinator.diverting import Rehearsal
     from onceonly.events import Steps
     from onceonly.model import Handle, Link, Plan, Span
     from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
@@ -33,6 +34,7 @@ class Checks:
         log: DecisionLog,
         sinks: Mapping[str, Sink],
         *,
+        rehearsal: Rehearsal,
         inputs: InputFiles | None,
         span: Callable[..., Span | None] | None,
         clock: Clock,
@@ -40,6 +42,7 @@ class Checks:
     ) -> None:
         self._log = log
         self._sinks = sinks
+        self._rehearsal = rehearsal
         self._inputs = inputs
         self._span = span
         self._clock = clock
@@ -65,8 +68,7 @@ class Checks:
             f"{age_s:.1f} s",
         )
         expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
-        for name, own in handles.items() if not expiring else ():
-            self._rehearse(name, own, plan)
+        votes = link.votes if expiring else self._rehearsal.votes(plan, link)
         # Last of all, as an older driver that wakes up may write the offsets over at any time.
         unsynced = (
             (self._inputs.synced(plan) or self._inputs.sync_state()) if self._inputs is not None else ""
@@ -83,6 +85,7 @@ class Checks:
             unsynced=unsynced,
             inputs=inputs,
             span=asked.result() if asked else None,
+            votes=votes,
         )
 
     def restore(self, command: protocol.RestoreInputs) -> protocol.Event:
@@ -120,14 +123,6 @@ class Checks:
                 f"Query {self._log.query}, chk-{epoch}: Spark's checkpoint is not durable: {unsynced}",
                 next_step="See to the checkpoint's file system and start the query again; no decision is lost.",
             )
-
-    def _rehearse(self, name: str, handles: Sequence[Handle], plan: Plan) -> None:
-        """Raise what the sink says against the epoch, with the epoch's name: a server's own sentence has none."""
-        try:
-            self._sinks[name].rehearse(handles, plan.facts.get(name, {}))
-        except OnceonlyError as error:
-            what = f"Query {self._log.query}, chk-{plan.epoch}, sink {name}: {error.what}"
-            raise type(error)(what, next_step=error.next_step) from error
 
     def _look_at(
         self, name: str, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float

@@ -19,6 +19,7 @@ from onceonly import events, failpoints, protocol
 from onceonly.coordinator.bounded import bounded
 from onceonly.coordinator.checking import Checks
 from onceonly.coordinator.commits import Commits
+from onceonly.coordinator.diverting import Rehearsal
 from onceonly.coordinator.guarantees import common
 from onceonly.coordinator.left import left_of, left_sinks, owed_by, owed_sinks
 from onceonly.coordinator.letters import keep_apart
@@ -46,13 +47,15 @@ log = logging.getLogger("onceonly")
 class Participant:
     """One sink of a query, as its coordinator uses it. Driver.
 
-    ``columns`` of its rows are for the sink's check; ``use`` goes into the links, for tools.
+    ``columns`` of its rows are for the sink's check; ``use`` goes into the links, for tools. ``letters_limit`` is how
+    many rows of an epoch may become dead letters, None where there are none.
     """
 
     sink: Sink
     guarantee: Guarantee
     columns: tuple[tuple[str, str], ...] = ()
     use: SinkUse | None = None
+    letters_limit: int | None = None
 
 
 class Coordinator:
@@ -107,6 +110,7 @@ class Coordinator:
         self._checks = Checks(
             log,
             self._sinks,
+            rehearsal=Rehearsal(log.query, self._participants, self._sinks),
             inputs=inputs,
             span=None if span is None else self._reader.span,
             clock=self._clock,
@@ -221,13 +225,8 @@ class Coordinator:
         run = votes[0].run if votes else ""
         self._record.plan = plan.id
         self._record(
-            "votes.collected",
-            plan.epoch,
-            run=run,
-            votes=len(votes),
-            mode=plan.mode.value,
-            names=self._names(votes),
-        )
+            "votes.collected", plan.epoch, run=run, votes=len(votes), mode=plan.mode.value, names=self._names(votes),
+        )  # fmt: skip
         if plan.mode is not Mode.DRAIN:
             failpoints.hit("link.before_check")
         else:

@@ -183,6 +183,7 @@ class QueryCoordinator:
                 guarantee=settings.guarantee,
                 columns=columns_of(made) if columns is None else columns,
                 use=use_of(settings, sink),
+                letters_limit=settings.letters.limit if settings.letters else None,
             )
             if known is not None:
                 close(known.participant.sink)

@@ -202,13 +202,21 @@ def require_few(query: str, epoch: int, sink: str, ballots: Collection[Ballot], 
     some = [each for each in ballots if each.letters and each.letters.sink == letters_name(sink)]
     count = sum(each.letters.rows for each in some if each.letters)
     if any(each.beyond for each in some) or (some and limit is not None and count > limit):
-        raise RecordRefusedError(
-            f"Query {query}, chk-{epoch}: sink {sink} refused {n(count, 'row')} of this epoch, more than "
-            f"onceonly.deadletter.limit, {limit}; the first: {some[0].refused}. Nothing of it is decided",
-            next_step="see why so many are refused; then mend rows or target, or start the query with "
-            f"onceonly.deadletter.limit={count}: the epoch runs anew, and once it is committed you may lower the limit "
-            "again",
-        )
+        raise too_many(query, epoch, sink, count, limit, some[0].refused)
+
+
+def too_many(
+    query: str, epoch: int, sink: str, count: int, limit: int | None, first: str, *, or_more: bool = False
+) -> RecordRefusedError:
+    """Make the error for more refused rows than an epoch may have letters; with ``or_more``, nobody counted on."""
+    least = "at least " if or_more else ""
+    return RecordRefusedError(
+        f"Query {query}, chk-{epoch}: sink {sink} refused {least}{n(count, 'row')} of this epoch, more than "
+        f"onceonly.deadletter.limit, {limit}; the first: {first}. Nothing of it is decided",
+        next_step="see why so many are refused; then mend rows or target, or start the query with "
+        f"onceonly.deadletter.limit={count}{' or more' if or_more else ''}: the epoch runs anew, and once it is "
+        "committed you may lower the limit again",
+    )
 
 
 def _texts(rows: pa.RecordBatch, name: str) -> list[str | None]:

@@ -1,7 +1,8 @@
-"""Rows that an operator has diverted: dead letters, as the target refused them after their epoch was decided.
+"""Rows that were diverted: dead letters, as the target refused them beside all others of their epoch.
 
-The sink itself would take them when its slot is written again, as what was staged of the others is lost. So the handles
-of both say which they were, by the hashes of the rows. Executor, and the operator's process.
+Before the decision the driver diverts them, after it an operator. The sink itself would take them when its slot is
+written again, as what was staged of the others is lost. So the handles of both say which they were, by hashes of rows.
+Executor, driver, and the operator's process.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _DIVERTED = "onceonly.diverted"
 """What a handle's data say of it: hashes of 8 bytes, in Base64."""
-_WHY = "its target refused it after its epoch was decided, and it was diverted"
+_WHY = "its target refused it beside the others of its epoch, and it was diverted"
 
 
 def of(handle: Handle | None) -> bytes:

@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 
 def sifted(
-    batch: pa.RecordBatch, take: Callable[[pa.RecordBatch], T], *, code: str
+    batch: pa.RecordBatch, take: Callable[[pa.RecordBatch], T], *, code: str, most: int | None = None
 ) -> tuple[list[T], list[Refused]]:
     """Return what a function makes of the rows that it takes, in their order, and those that it refuses, by ``code``.
 
     It raises ``RecordRefusedError`` where one of several is wrong: then it is asked again with half as many, so that
-    few wrong rows cost little.
+    few wrong rows cost little. With more than ``most`` of them, the rest is not looked at.
     """
     taken, found, waiting = list[T](), list[Refused](), [(0, batch.num_rows)]
-    while waiting:
+    while waiting and (most is None or len(found) <= most):
         first, count = waiting.pop()
         try:
             taken.append(take(batch.slice(first, count)))

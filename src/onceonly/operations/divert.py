@@ -17,29 +17,27 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onceonly import events, failpoints
-from onceonly.errors import ConfigurationError, InDoubtError, LogError
-from onceonly.executor import diverted
-from onceonly.executor.dead_letters import Letters, columns_of, refuse_same_target
+from onceonly.coordinator import diverting
+from onceonly.coordinator.diverting import staged_rows
+from onceonly.errors import ConfigurationError, InDoubtError
+from onceonly.executor.dead_letters import columns_of, refuse_same_target
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.sink import named
 from onceonly.log import open_log
 from onceonly.log.actions import OPERATOR, Action, ActionFiles, user
 from onceonly.log.presence import Presence
-from onceonly.model import LinkKind, Mode, Plan, Vote, letters_name
+from onceonly.model import LinkKind, Mode, Plan, letters_name
 from onceonly.operations import look, sinks
 from onceonly.operations.ended import stands
 from onceonly.operations.settle import refuse_if_alive, refuse_if_unfit
 from onceonly.ports import QueryContext, WriteContext
-from onceonly.rows.checksum import RowChecksum, require_comparable
 from onceonly.words import n
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Mapping
 
     from onceonly.coordinator.coordinator import Participant
-    from onceonly.model import Handle, Link
+    from onceonly.model import Handle, Link, Vote
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.ports import Refused
@@ -81,7 +79,7 @@ def _divert(
 ) -> Diverted:
     sink, letters = _sinks(made, vote.sink)
     handle = _handle(vote)
-    rows = _rows(sink, vote, handle)
+    rows = staged_rows(sink, vote, handle)
     beside = [_handle(each) for each in link.pending if each.sink == vote.sink and each != vote]
     refused = sink.refusals(handle, beside)
     if not refused:
@@ -110,7 +108,7 @@ def _divert(
     )  # fmt: skip
     actions = ActionFiles(checkpoint.store)
     actions.put(action)
-    votes = _prepare(sink, letters, plan, context, rows, refused, handle)
+    votes = diverting.divert(sink, letters.sink, plan, context, rows, refused, handle)
     failpoints.hit("divert.after_prepare")
     if handle.transaction not in sink.void(named([handle])):
         raise InDoubtError(
@@ -139,44 +137,6 @@ def _divert(
     )
     sink.abort(handle)
     return Diverted(epoch=standing.epoch, link=standing.name, kept=votes[0].rows, refused=tuple(refused))
-
-
-def _prepare(
-    sink: StagedSink,
-    letters_sink: Participant,
-    plan: Plan,
-    context: WriteContext,
-    rows: pa.RecordBatch,
-    refused: Sequence[Refused],
-    handle: Handle,
-) -> tuple[Vote, ...]:
-    """Stage the rows that are taken, and prepare the others as letters; return the votes for both.
-
-    ``handle`` is theirs, and says what was diverted of its slot already.
-    """
-    import numpy as np
-    import pyarrow as pa
-
-    left = np.setdiff1d(np.arange(rows.num_rows), [each.row for each in refused])
-    kept = rows.take(pa.array(left))
-    checksum = RowChecksum()
-    checksum.add(kept)
-    letters = Letters(letters_sink.sink, plan, context, limit=len(refused))
-    letters.take(rows, refused, 0)
-    letters.prepare()
-
-    def vote(of: WriteContext, counted: RowChecksum, made: Handle | None) -> Vote:
-        return Vote(
-            sink=of.sink, epoch=of.epoch, slot=of.slot, plan=of.plan, run=of.run, attempt=of.attempt,
-            rows=counted.rows, checksum=counted.value, handle=made, stamp=events.stamp(),
-        )  # fmt: skip
-
-    # What is lost of either is written again by an attempt that must know the others' rows.
-    told = diverted.of(handle) + diverted.told(rows.take(pa.array([each.row for each in refused])))
-    staged = diverted.marked(sink.stage_again(context, kept, handle) if kept.num_rows else None, told)
-    return vote(context, checksum, staged), vote(
-        letters.context, letters.checksum, diverted.marked(letters.handle, told)
-    )
 
 
 def _pending(checkpoint: Checkpoint, name: str) -> tuple[Link, Vote]:
@@ -225,28 +185,6 @@ def _facts(
     found = dict(each.sink.check(context))
     refuse_same_target(letters, each.sink, name, made[name].sink)
     return {letters: found}
-
-
-def _rows(sink: StagedSink, vote: Vote, handle: Handle) -> pa.RecordBatch:
-    """Return the rows of a transaction. Raises ``LogError`` where they are not those that were decided."""
-    import pyarrow as pa
-
-    staged = sink.staged([handle]).get(handle.transaction)
-    if staged is None:
-        raise ConfigurationError(
-            f"what was staged as {handle.transaction} is gone",
-            next_step="start the query: it writes the rows again",
-        )
-    rows = pa.concat_batches(list(staged.batches()))
-    checksum = RowChecksum()
-    checksum.add(rows)
-    require_comparable([vote])
-    if (checksum.rows, checksum.value) != (vote.rows, vote.checksum):
-        raise LogError(
-            f"what is staged as {handle.transaction} are not the rows that were decided",
-            next_step="do not touch it by hand; see who has, and restore it",
-        )
-    return rows
 
 
 def _handle(vote: Vote) -> Handle:

@@ -109,8 +109,10 @@ def checked(state: s.Checking, event: m.Checked) -> Move:
     strayed = moved(state.plan.epoch, event.span, read)
     if strayed is not None:
         return strayed
-    link = replace(state.link, inputs=read)
-    return s.Deciding(state.plan, link, state.rest), (PutLink(link),)
+    votes = state.link.votes if event.votes is None else event.votes
+    rest = (*state.rest, *(vote for vote in state.link.votes if vote not in votes))
+    link = replace(state.link, votes=votes, inputs=read)
+    return s.Deciding(state.plan, link, rest), (PutLink(link),)
 
 
 def decided(state: s.Deciding, event: m.LinkPersisted) -> Move:

@@ -274,7 +274,8 @@ class Checked:
 
     ``settings`` name the target of each sink as it is now, where something is prepared. ``unsynced`` says what of
     Spark's checkpoint a loss of power could take away; ``inputs`` is what it says of the epoch's input now, and
-    ``span`` what Spark itself reads in it, None where nobody could look.
+    ``span`` what Spark itself reads in it, None where nobody could look. ``votes`` are those that the sinks will take,
+    where they are others than the link's, None for the link's.
     """
 
     age_s: float
@@ -283,6 +284,7 @@ class Checked:
     unsynced: str = ""
     inputs: Inputs | None = None
     span: Span | None = None
+    votes: tuple[Vote, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

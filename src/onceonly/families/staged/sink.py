@@ -96,6 +96,14 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
             next_step="mend the target so that it takes them, and start the query",
         )
 
+    def sift(self, handles: Sequence[Handle], most: int) -> Mapping[str, Sequence[Refused]]:  # noqa: ARG002  as above
+        """Return which rows the target refuses of an epoch that is not decided, by their transaction and place in it.
+
+        Driver, where ``rehearse`` has raised ``RecordRefusedError``, and there are dead letters; changes nothing. With
+        more than ``most`` of them, some need not be returned. Empty where nobody can tell, or no row is the wrong one.
+        """
+        return {}
+
     # --- what a sink may use --------------------------------------------------------------------------------
 
     def staged(self, handles: Sequence[Handle]) -> dict[str, StagedRows]:

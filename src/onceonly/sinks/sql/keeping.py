@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.sinks.sql.refusals import refused
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from onceonly.sinks.sql.books import Books
     from onceonly.sinks.sql.dialects.dialect import Dialect
     from onceonly.sinks.sql.types import Match
@@ -31,6 +34,15 @@ def require_kept(db: Any, sql: Dialect, found: Match) -> None:  # noqa: ANN401  
     ):
         for key in sql.run(db, statement):
             raise _passed_over(found, f"{', '.join(found.keys)} {', '.join(map(repr, key))} {what}")
+
+
+def require_taken(batch: pa.RecordBatch, found: Match) -> None:
+    """See that the table takes each value as it is. Raises ``RecordRefusedError`` for the first that it does not."""
+    for each in refused(batch, found):
+        raise RecordRefusedError(
+            f"{found.table.name}, which was changed meanwhile, does not take a row: {each.why}",
+            next_step=each.next_step,
+        )
 
 
 def require_noted(db: Any, books: Books, epoch: int) -> None:  # noqa: ANN401  as above

@@ -1,85 +1,90 @@
-"""Which rows of a decided epoch a table refuses. Operator's process; changes nothing. Needs pyarrow.
+"""Which rows of an epoch a table refuses beside all others. Driver, and the operator's process. Needs pyarrow.
 
-Found by trying, as an epoch is rehearsed: it is applied and rolled back with fewer and fewer rows. So the server has
-the word, whatever it refuses them by, and of two rows that exclude each other the one that was staged first is kept.
+Found by trying, in a transaction that is undone, with fewer and fewer rows. So the server has the word, whatever it
+refuses them by, and of two rows that exclude each other the one that was staged first is kept.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from onceonly.errors import RecordRefusedError
 from onceonly.families.sifting import sifted
-from onceonly.ports import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
     from onceonly.families.staged import StagedRows
-    from onceonly.sinks.sql.books import Books
+    from onceonly.ports import Refused
     from onceonly.sinks.sql.options import Meaning
     from onceonly.sinks.sql.target import Target
 
 _CODE = "REFUSED"
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows in memory; fulfils ``StagedRows``."""
-
-    name: str
-    parts: tuple[pa.RecordBatch, ...]
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        return iter(self.parts)
-
-
 def refusals(
-    target: Target,
-    books: Books,
-    rows: StagedRows,
-    beside: Mapping[str, StagedRows],
-    epochs: Mapping[str, int],
-    meaning: Meaning | None,
-) -> list[Refused]:
-    """Return the rows that the table does not take when it has those ``beside`` them, as far as it takes them.
+    target: Target, staged: Mapping[str, StagedRows], meaning: Meaning | None, *, most: int | None = None
+) -> dict[str, list[Refused]]:
+    """Return the rows that the table does not take beside those before them, by the name under which they are staged.
 
-    Raises a typed error for what is no row's fault.
+    A row that was refused is tried once more behind all others, as what it refers to may be among them. With more than
+    ``most`` of them, some are not returned. Raises a typed error for what is no row's fault.
     """
     import pyarrow as pa
 
-    def try_out(staged: Mapping[str, StagedRows]) -> None:
-        # Under names of their own: one is void already where somebody was killed at diverting it.
-        names = {name: f"tried {name}" for name in staged}
-        target.apply(
-            {names[name]: each for name, each in staged.items()},
-            {names[name]: epochs[name] for name in staged},
-            books,
-            keep=False,
-            meaning=meaning,
-        )
+    found: dict[str, list[Refused]] = {}
+    with _trying(target, meaning) as take:
+        whole = {name: pa.concat_batches(list(rows.batches())) for name, rows in staged.items()}
+        for name, rows in whole.items():
+            left = None if most is None else most - sum(map(len, found.values()))
+            _, found[name] = sifted(rows, take, code=_CODE, most=left)
+            if left is not None and len(found[name]) > left:
+                return found
+        return {
+            name: [each for each in some if not _is_taken(take, whole[name].slice(each.row, 1))]
+            for name, some in found.items()
+        }
 
-    def is_taken(staged: Mapping[str, StagedRows]) -> bool:
-        try:
-            try_out(staged)
-        except RecordRefusedError:
-            return False
-        return True
 
-    others: dict[str, StagedRows] = {}
-    if beside and is_taken(beside):
-        others = dict(beside)
-    else:
-        for name, each in beside.items():
-            others |= {name: each} if is_taken({**others, name: each}) else {}
-    kept: list[pa.RecordBatch] = []
+def _is_taken(take: Callable[[pa.RecordBatch], None], row: pa.RecordBatch) -> bool:
+    try:
+        take(row)
+    except RecordRefusedError:
+        return False
+    return True
 
-    def take(part: pa.RecordBatch) -> None:
-        try_out({**others, rows.name: _Rows(rows.name, (*kept, part))})
-        kept.append(part)
 
-    _, found = sifted(pa.concat_batches(list(rows.batches())), take, code=_CODE)
-    return [Refused(row=each.row, code=each.code, why=each.why) for each in found]
+@contextmanager
+def _trying(target: Target, meaning: Meaning | None) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Yield what tries rows beside those that it has taken, and raises ``RecordRefusedError`` where they are not."""
+    sql = target.sql
+    if not sql.undoes_parts:
+        kept: list[pa.RecordBatch] = []
+
+        def take_all(part: pa.RecordBatch) -> None:
+            with target.transaction(keep=False) as db:
+                target.try_rows(db, [*kept, part], meaning)
+            kept.append(part)
+
+        yield take_all
+        return
+    with target.transaction(keep=False) as db:
+
+        def take(part: pa.RecordBatch) -> None:
+            sql.begin_part(db)
+            try:
+                target.try_rows(db, [part], meaning)
+            except RecordRefusedError:
+                sql.undo_part(db)
+                raise
+            except sql.errors as error:
+                told = sql.told(error)
+                if isinstance(told, RecordRefusedError):
+                    sql.undo_part(db)
+                raise told from error
+            sql.keep_part(db)
+
+        yield take

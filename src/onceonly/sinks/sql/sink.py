@@ -207,14 +207,14 @@ class SqlSink(StagedSink):
     def refusals(self, handle: Handle, beside: Sequence[Handle]) -> Sequence[Refused]:
         """Try which rows of a decided handle the table refuses."""
         self._owner = _owner([handle])
-        staged = self.staged([handle, *beside])
+        staged = self.staged([*beside, handle])
         known = set(self.known(staged))
         waiting = {name: rows for name, rows in staged.items() if name not in known}
-        own = waiting.pop(handle.transaction, None)
-        self._meaning = _meaning([handle])
-        if own is None:
-            return []
-        return refusals(self._target, self._books, own, waiting, _epochs(staged), self._meaning)
+        return refusals(self._target, waiting, _meaning([handle])).get(handle.transaction, [])
+
+    def sift(self, handles: Sequence[Handle], most: int) -> Mapping[str, Sequence[Refused]]:
+        """Try which rows the table refuses. Of several with one key none is the wrong one: each is taken alone."""
+        return refusals(self._target, self.staged(handles), _meaning(handles), most=most)
 
     def stage_again(self, context: WriteContext, rows: pa.RecordBatch, of: Handle) -> Handle:
         """Let the new handle say what the former one did of its columns and its table."""

@@ -13,9 +13,9 @@ from onceonly.ports import BATCH
 from onceonly.ports.standing import Held
 from onceonly.sinks.sql.books import KEY, Books, remembered
 from onceonly.sinks.sql.dialects import dialect_of
-from onceonly.sinks.sql.keeping import require_kept, require_noted, require_written
+from onceonly.sinks.sql.keeping import require_kept, require_noted, require_taken, require_written
 from onceonly.sinks.sql.reading import Sum, unread
-from onceonly.sinks.sql.refusals import is_doubtful, refused
+from onceonly.sinks.sql.refusals import is_doubtful
 from onceonly.sinks.sql.rights import lacking
 from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped, told_apart, twice
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, match
@@ -36,7 +36,7 @@ class Target:
 
     def __init__(self, options: SqlOptions) -> None:
         self.options = options
-        self._sql = dialect_of(options)
+        self.sql = dialect_of(options)
         self._held: Any = None
         self._trusted: Table | None = None
         """What the table was like when the rows of the newest epoch were looked at."""
@@ -46,19 +46,19 @@ class Target:
 
     def books(self, owner: tuple[str, str]) -> Books:
         """Return the books of a query's sink."""
-        return Books(self._sql, *owner)
+        return Books(self.sql, *owner)
 
     def newest(self, books: Books) -> int | None:
         """Return the newest epoch in the books; None where there is none, or no books."""
         with self.transaction(keep=False) as db:
-            return None if self._sql.describe(db, self.options.books) is None else books.newest(db)
+            return None if self.sql.describe(db, self.options.books) is None else books.newest(db)
 
     def remembered(self) -> list[Hanging]:
         """Tell of which queries the books have handles. Only looks."""
         with self.transaction(keep=False, reads=True) as db:
-            if self._sql.describe(db, self.options.books) is None:
+            if self.sql.describe(db, self.options.books) is None:
                 return []
-            owners = Books.owners(db, self._sql)
+            owners = Books.owners(db, self.sql)
         return [remembered(owner, *counts, self.options) for owner, counts in owners.items()]
 
     def found(self) -> Table | None:
@@ -70,11 +70,11 @@ class Target:
 
         Return why that cannot be seen. Raises ``ConfigurationError``, ``UnavailableError``.
         """
-        files = self._sql.files()
+        files = self.sql.files()
         if files:
             return require_writable(files, user=user, who=who)
         with self.transaction(keep=False, reads=True) as db:
-            said, grants = lacking(db, self._sql)
+            said, grants = lacking(db, self.sql)
         if said:
             raise ConfigurationError(
                 f"{who}: its user in {self.options.url} lacks {', '.join(said)}",
@@ -86,7 +86,7 @@ class Target:
         """Say whether the table has no row; false where the user may not look."""
         try:
             with self.transaction(keep=False) as db:
-                return not self._sql.run(db, f"SELECT 1 FROM {self._sql.path(self.options.table)} LIMIT 1")
+                return not self.sql.run(db, f"SELECT 1 FROM {self.sql.path(self.options.table)} LIMIT 1")
         except ConfigurationError:  # whoever adds rows needs no right to read them
             return False
 
@@ -98,17 +98,17 @@ class Target:
     def read_back(self, columns: Sequence[tuple[str, Given]]) -> Held:
         """Read all rows, as rows of a query with these columns, and add them up. Raises a typed error."""
         with self.transaction(keep=False, reads=True) as db:
-            found = self.matched(columns, self._there(self._sql.describe(db, self.options.table)))
+            found = self.matched(columns, self._there(self.sql.describe(db, self.options.table)))
             names = [name for name, _ in columns]
             if why := unread(found, names):
                 return Held(rows=self._counted(db), unread=why)
-            total = Sum(found, names, signs_zero=self._sql.signs_zero)
-            for rows, values in self._sql.read(db, found):
+            total = Sum(found, names, signs_zero=self.sql.signs_zero)
+            for rows, values in self.sql.read(db, found):
                 total.add(rows, values)
         return Held(rows=total.rows, wrong=tuple(total.wrong), checksum=total.checksum, unread=total.unread)
 
     def _counted(self, db: Any) -> int:  # noqa: ANN401
-        [(rows,)] = self._sql.run(db, f"SELECT COUNT(*) FROM {self._sql.path(self.options.table)}")
+        [(rows,)] = self.sql.run(db, f"SELECT COUNT(*) FROM {self.sql.path(self.options.table)}")
         return int(rows)
 
     # --- before the first record ----------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Target:
             table = self._described(self.options.table)
         if table is None:
             raise ConfigurationError(
-                f"there is no table {self._sql.path(self.options.table)} in {self.options.url}",
+                f"there is no table {self.sql.path(self.options.table)} in {self.options.url}",
                 next_step="make it, correct the option table (capitals count), or set create=true",
             )
         books = self._described(self.options.books) or self._make_books()
@@ -132,7 +132,7 @@ class Target:
             raise ConfigurationError(
                 f"{books.name}, which is to note what was committed, {books.wrong or 'is another table'}",
                 next_step="name another one by the option books, or have it made anew: "
-                + self._sql.books(self._sql.path(self.options.books)),
+                + self.sql.books(self.sql.path(self.options.books)),
             )
         return table
 
@@ -183,7 +183,7 @@ class Target:
         Raises a typed error.
         """
         with self.transaction(keep=False) as db:
-            newest, table = books.newest(db), self._sql.describe(db, self.options.table)
+            newest, table = books.newest(db), self.sql.describe(db, self.options.table)
         _refuse_older(newest, max(epochs.values()), books, self.options)
         found, batches = self._now(staged, table, meaning)
         told, in_doubt = [], tries or found.table != then or bool(found.doubts)
@@ -214,14 +214,22 @@ class Target:
             books.forget(db, max(epochs.values()))
             if not self._claimed and not books.query.startswith(BATCH):
                 books.claim(db, self._name)
-            self._sql.hold(db)
-            found, batches = self._now(staged, self._sql.describe(db, self.options.table), meaning)
+            self.sql.hold(db)
+            found, batches = self._now(staged, self.sql.describe(db, self.options.table), meaning)
             self._load(db, self._taken(batches, found), found, tries=not keep)
             if not keep:
-                self._sql.settle(db)
+                self.sql.settle(db)
         if keep:
             self._claimed = True
             self._applied = max(self._applied, *epochs.values())
+
+    def try_rows(self, db: Any, parts: Sequence[pa.RecordBatch], meaning: Meaning | None) -> None:  # noqa: ANN401
+        """Write rows like an epoch's in a transaction that is undone. Raises a typed error, or the client's."""
+        self.sql.hold(db)
+        table = self._there(self.sql.describe(db, self.options.table))
+        found = self.matched(columns_of(parts[0].schema), table, meaning)
+        self._load(db, self._taken(parts, found), found, tries=True)
+        self.sql.settle(db)
 
     @contextmanager
     def transaction(self, *, keep: bool = True, reads: bool = False) -> Iterator[Any]:
@@ -231,8 +239,8 @@ class Target:
 
         Raises the typed error that tells what an error of the client's means.
         """
-        sql = self._sql
-        with self._sql.lock:
+        sql = self.sql
+        with self.sql.lock:
             try:
                 db = self._begun(sql.begin_reading if reads else sql.begin)
                 try:
@@ -251,7 +259,7 @@ class Target:
 
     def close(self) -> None:
         """Close the connection; what is not committed is rolled back. Idempotent."""
-        with self._sql.lock:
+        with self.sql.lock:
             held, self._held = self._held, None
             if held is not None:
                 held.close()
@@ -260,11 +268,11 @@ class Target:
         if self._held is not None:
             try:
                 begin(self._held)
-            except self._sql.errors:  # it has died since it was used, and nothing was asked of it yet
+            except self.sql.errors:  # it has died since it was used, and nothing was asked of it yet
                 self.close()
             else:
                 return self._held
-        self._held = self._sql.connect()
+        self._held = self.sql.connect()
         begin(self._held)
         return self._held
 
@@ -274,19 +282,19 @@ class Target:
 
     def _described(self, name: tuple[str, ...]) -> Table | None:
         with self.transaction(keep=False) as db:
-            return self._sql.describe(db, name)
+            return self.sql.describe(db, name)
 
     def _make_place(self) -> None:
         try:
-            self._sql.make()
-        except self._sql.errors as error:
-            raise self._sql.told(error) from error
+            self.sql.make()
+        except self.sql.errors as error:
+            raise self.sql.told(error) from error
 
     def _make_books(self) -> Table:
-        statement = self._sql.books(self._sql.path(self.options.books))
+        statement = self.sql.books(self.sql.path(self.options.books))
         try:
             with self.transaction() as db:
-                self._sql.run(db, statement)
+                self.sql.run(db, statement)
         except (ConfigurationError, RecordRefusedError, UnavailableError) as error:
             made = self._described(self.options.books)  # by another driver, at the same time
             if made is not None:
@@ -300,10 +308,10 @@ class Target:
     def _granting(self, error: OnceonlyError, make: str = "") -> OnceonlyError:
         """Return an error about the books; where a right is missing, with the statements that give it."""
         cause = error.__cause__
-        if not isinstance(cause, Exception) or not self._sql.is_forbidden(cause):
+        if not isinstance(cause, Exception) or not self.sql.is_forbidden(cause):
             return error
         with self.transaction(keep=False) as db:
-            grant = self._sql.grant(db, self.options.books)
+            grant = self.sql.grant(db, self.options.books)
         return ConfigurationError(
             f"the table that notes what was committed cannot be {'made' if make else 'used'}: {error.what}",
             next_step=f"have somebody run who may{' (the GRANT alone, if it is there)' if make else ''}: {make}{grant}",
@@ -314,17 +322,17 @@ class Target:
         for name, given in columns:
             if name == options.op:
                 continue
-            kind = self._sql.type_of(given, is_key=name in options.key)
+            kind = self.sql.type_of(given, is_key=name in options.key)
             if not kind:
                 raise ConfigurationError(
                     f"no column can be made for {name}, which is {given}",
                     next_step="cast it in the query, or make the table yourself",
                 )
-            parts.append(f"{self._sql.quote(name)} {kind}{' NOT NULL' if name in options.key else ''}")
+            parts.append(f"{self.sql.quote(name)} {kind}{' NOT NULL' if name in options.key else ''}")
         if options.key:
-            parts.append(f"PRIMARY KEY ({self._sql.listed(options.key)})")
+            parts.append(f"PRIMARY KEY ({self.sql.listed(options.key)})")
         with self.transaction() as db:
-            self._sql.run(db, f"CREATE TABLE {self._sql.path(options.table)} ({', '.join(parts)})")
+            self.sql.run(db, f"CREATE TABLE {self.sql.path(options.table)} ({', '.join(parts)})")
 
     def _now(
         self, staged: Mapping[str, StagedRows], table: Table | None, meaning: Meaning | None
@@ -337,7 +345,7 @@ class Target:
     def _there(self, table: Table | None) -> Table:
         if table is None:
             raise ConfigurationError(
-                f"the table {self._sql.path(self.options.table)} is gone", next_step="bring it back"
+                f"the table {self.sql.path(self.options.table)} is gone", next_step="bring it back"
             )
         return table
 
@@ -345,7 +353,7 @@ class Target:
         """Yield rows as the table takes them, looked at once more where it may have been changed."""
         for batch in batches:
             if found.table != self._trusted:
-                _require_taken(batch, found)
+                require_taken(batch, found)
             yield shaped(batch, found)
 
     def _load(
@@ -356,7 +364,7 @@ class Target:
         *,
         tries: bool = False,
     ) -> None:
-        sql = self._sql
+        sql = self.sql
         waits = bool(found.key) or not found.table.streams
         into = sql.staging if waits else sql.path(self.options.table)
         if waits:
@@ -379,15 +387,6 @@ class Target:
                 sql.run(db, sql.unstage())
         if not found.key and not self.options.trusts:
             require_written(written, given, found)
-
-
-def _require_taken(batch: pa.RecordBatch, found: Match) -> None:
-    """See that the table takes each value as it is. Raises ``RecordRefusedError`` for the first that it does not."""
-    for each in refused(batch, found):
-        raise RecordRefusedError(
-            f"{found.table.name}, which was changed meanwhile, does not take a row: {each.why}",
-            next_step=each.next_step,
-        )
 
 
 def _refuse_older(newest: int | None, epoch: int, books: Books, options: SqlOptions) -> None:

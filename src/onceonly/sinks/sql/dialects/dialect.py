@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onceonly.sinks.sql.types import Given, Match, Table
 
 
+_PART = "onceonly_part"
 BOOKS = "SELECT, INSERT, DELETE"
 """The rights that the books need."""
 NO_ROOM = "make room there; nothing is lost until then, and the query goes on by itself, or at its next start"
@@ -41,6 +42,8 @@ class Dialect(ABC):
     """Whether minus zero stays what it is."""
     staging: ClassVar[str] = "temp.onceonly_rows"
     """The temporary table in which rows of an epoch wait for each other."""
+    undoes_parts: ClassVar[bool] = True
+    """Whether a part of a transaction can be undone."""
 
     def __init__(self, options: SqlOptions) -> None:
         """Take the options; imports no client yet. Raises ``ConfigurationError`` for an address that it cannot have."""
@@ -179,6 +182,19 @@ class Dialect(ABC):
 
     def settle(self, db: Any) -> None:  # noqa: ANN401, B027  as above
         """Have checked now what would be checked at the commit."""
+
+    def begin_part(self, db: Any) -> None:  # noqa: ANN401
+        """Begin a part of a transaction."""
+        self.run(db, f"SAVEPOINT {_PART}")
+
+    def undo_part(self, db: Any) -> None:  # noqa: ANN401
+        """Undo a part of a transaction, in which something has failed."""
+        self.run(db, f"ROLLBACK TO SAVEPOINT {_PART}")
+        self.run(db, f"RELEASE SAVEPOINT {_PART}")
+
+    def keep_part(self, db: Any) -> None:  # noqa: ANN401
+        """End a part of a transaction."""
+        self.run(db, f"RELEASE SAVEPOINT {_PART}")
 
     def quote(self, name: str) -> str:
         """Return a name as SQL takes it, as it is."""

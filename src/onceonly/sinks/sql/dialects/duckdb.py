@@ -67,6 +67,7 @@ _ROWS = "onceonly_batch"
 class DuckDb(Dialect):
     """A database in a file of the driver's machine."""
 
+    undoes_parts: ClassVar[bool] = False
     # Two transactions of one process would not wait for each other, but fail.
     _one: ClassVar[threading.RLock] = threading.RLock()
 

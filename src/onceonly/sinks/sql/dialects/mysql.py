@@ -307,6 +307,10 @@ class MySql(Dialect):
             f"FROM (SELECT 1) AS onceonly_one LEFT JOIN {self.path(self.options.table)} ON 1 = 0 WHERE 1 = 0"
         )
 
+    def undo_part(self, db: Any) -> None:  # noqa: ANN401
+        super().undo_part(db)
+        self.run(db, f"DROP TEMPORARY TABLE IF EXISTS {self.staging}")  # which no rollback does
+
     def unstage(self) -> str:
         return f"DROP TEMPORARY TABLE {self.staging}"
 

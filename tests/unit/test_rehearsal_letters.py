@@ -1,0 +1,153 @@
+"""Rows that only the table as a whole refuses become dead letters before the decision, once, killed anywhere."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.test_transactions_divert import BAD, EVERY, Job
+
+from onceonly import failpoints
+from onceonly.errors import RecordRefusedError
+from onceonly.model import Mode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = ["a", "b", "c", "d"]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    made = Job(tmp_path)
+    made.ask("CREATE UNIQUE INDEX once ON t (id)")
+    return made
+
+
+def decide(job: Job) -> None:
+    with closing(job.started()) as coordinator:
+        job.decide(coordinator)
+
+
+def nothing_is_left(job: Job) -> bool:
+    return job.pending() == [] and not [*(job.checkpoint / "onceonly").rglob("*.arrow")]
+
+
+def test_rows_that_exclude_each_other_are_told_apart_and_the_rest_is_applied(
+    job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    decide(job)
+    assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
+    assert nothing_is_left(job)
+    assert "does not take 2 rows, which become dead letters; the first: " in caplog.text
+    with closing(job.started()) as coordinator:
+        assert coordinator.plan(0, run="r2").mode is Mode.DRAIN
+
+
+def test_what_was_there_before_counts_and_what_a_row_refers_to_may_come_behind_it(job: Job) -> None:
+    job.ask("DROP TABLE t")
+    job.ask("CREATE TABLE t (id BIGINT UNIQUE CHECK (id <> 4), name TEXT, CHECK (name <> 'again'))")
+    job.ask("INSERT INTO t VALUES (3, 'was there')")
+    decide(job)
+    assert (job.rows(), job.dead()) == (["a", "b", "was there"], ["again", "c", "d", "d again"])
+
+
+def test_a_slot_all_of_whose_rows_are_refused_is_left_out(job: Job) -> None:
+    job.ask("DROP TABLE t")
+    job.ask("CREATE TABLE t (id BIGINT CHECK (id < 4), name TEXT)")
+    decide(job)
+    assert (job.rows(), job.dead()) == (["a", "again", "b", "c"], ["d", "d again"])
+    assert nothing_is_left(job)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "link.before_check",
+        "letters.before_begin",
+        "letters.after_prepare",
+        "rehearsal.after_divert",
+        "link.before_put",
+        "link.after_put",
+        "commit.before_handle",
+        "commit.after_handle",
+        "receipt.before_put",
+        "receipt.after_put",
+    ],
+)
+def test_broken_off_anywhere_each_row_is_in_the_table_or_among_the_letters_once(
+    job: Job, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{point}=raise")
+    failpoints._counts.clear()
+    with closing(job.started()) as coordinator, pytest.raises(failpoints.FailpointError):
+        job.decide(coordinator)
+    monkeypatch.delenv("ONCEONLY_FAILPOINTS")
+    decide(job)
+    assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
+    assert nothing_is_left(job)
+
+
+@pytest.mark.parametrize("lost", ["sqlite", "sqlite.letters", ""], ids=["rows", "letters", "both"])
+def test_what_is_lost_after_the_decision_is_written_again_as_it_was_diverted(
+    job: Job, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lost != "sqlite":
+        job.to_database()  # of files nobody could prove it
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", "link.after_put=raise")
+    failpoints._counts.clear()
+    with closing(job.started()) as coordinator, pytest.raises(failpoints.FailpointError):
+        job.decide(coordinator)
+    monkeypatch.delenv("ONCEONLY_FAILPOINTS")
+    gone = [
+        path
+        for path in (job.checkpoint / "onceonly").rglob("0.0.*.arrow")
+        if path.parent.name.startswith(lost)
+    ]
+    assert gone
+    for path in gone:
+        path.unlink()
+    decide(job)
+    decide(job)
+    assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
+
+
+def test_more_than_the_limit_stop_the_query_and_nothing_is_decided(job: Job) -> None:
+    letters = job.settings.letters
+    assert letters is not None
+    job.settings = replace(job.settings, letters=replace(letters, limit=1))
+    with pytest.raises(RecordRefusedError, match=r"at least 2 rows of this epoch, more than onceonly\.dead"):
+        decide(job)
+    assert (job.rows(), job.dead()) == ([], [])
+    job.settings = replace(job.settings, letters=replace(letters, limit=2))
+    decide(job)
+    assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
+
+
+def test_of_rows_with_one_key_none_is_taken_for_the_wrong_one(job: Job) -> None:
+    job.settings = replace(job.settings, options={**job.settings.options, "key": "id"})
+    with pytest.raises(RecordRefusedError, match="nothing says which is the newest"):
+        decide(job)
+    assert (job.rows(), job.dead()) == ([], [])
+
+
+def test_without_a_place_for_letters_the_query_stops_and_starts_once_the_table_takes_them(job: Job) -> None:
+    job.settings = replace(job.settings, letters=None)
+    with pytest.raises(RecordRefusedError, match="UNIQUE"):
+        decide(job)
+    job.ask("DROP INDEX once")
+    decide(job)
+    assert job.rows() == EVERY
+
+
+def test_letters_whose_own_table_refuses_them_stop_the_query(job: Job) -> None:
+    job.to_database()
+    job.ask("CREATE TRIGGER no BEFORE INSERT ON dead BEGIN SELECT RAISE(ABORT, 'no letters'); END")
+    with pytest.raises(RecordRefusedError, match=r"sink sqlite\.letters: .*no letters"):
+        decide(job)
+    assert (job.rows(), job.dead()) == ([], [])
+    job.ask("DROP TRIGGER no")
+    decide(job)
+    assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
