@@ -225,6 +225,19 @@ def test_an_id_that_is_done_is_not_taken_for_done_in_another_target(
     assert not MemorySink.stores["another"].visible()
 
 
+def test_an_id_of_another_sink_is_told_as_such(store: MemoryStore, tmp_path: Path) -> None:
+    run(batch(tmp_path))
+    for _ in range(2):
+        with pytest.raises(
+            ReplayMismatchError, match=rf"The batch {ID} was decided .* by another sink"
+        ) as caught:
+            plan_batch(batch(tmp_path, {"onceonly.sink": "other"}))
+        assert "(onceonly.job)" in caught.value.next_step
+        assert "branch" not in caught.value.next_step
+    run(batch(tmp_path))
+    assert store.visible() == ROWS
+
+
 def test_dead_letters_are_decided_with_their_batch_and_compared_with_it(
     store: MemoryStore, tmp_path: Path
 ) -> None:
@@ -318,6 +331,13 @@ def test_two_that_make_a_log_at_once_have_one_query(tmp_path: Path) -> None:
 @pytest.mark.parametrize("job", [None, "", " ", ".", "..", ".a", "_a", "a/b", "a b", "a\n", "ä", "x" * 65])
 def test_an_id_that_is_missing_or_names_no_folder_is_refused(job: str | None) -> None:
     with pytest.raises(ConfigurationError, match=JOB):
+        job_id(job)
+
+
+@pytest.mark.parametrize("job", ["metadata", "Metadata", "onceonly"])
+def test_an_id_by_which_the_folder_would_be_told_for_a_streams_is_refused(job: str) -> None:
+    """The first batch of this id would be the last of its folder that could run."""
+    with pytest.raises(ConfigurationError, match="would look like the checkpoint of a stream"):
         job_id(job)
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # It names a folder, and stands in the names of others and in transactional ids, where some of these are escaped.
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+:-]{0,63}")
+# By these names a folder is told for the checkpoint of a stream, or the log of one.
+_TAKEN = frozenset({"metadata", "onceonly"})
 _OF_STREAMS = (
     ADOPT,
     HISTORY,
@@ -38,7 +40,13 @@ _OF_STREAMS = (
 
 
 def job_id(text: str | None) -> str:
-    """See that a batch has an id that can be the name of a folder. Pure."""
+    """See that a batch has an id that can be the name of a folder. Pure. Raises ``ConfigurationError``."""
+    if text is not None and text.lower() in _TAKEN:  # there are file systems that look at no case
+        raise ConfigurationError(
+            f"the option {JOB!r} cannot be {text!r}: the folder of all batches would look like the checkpoint of a "
+            "stream",
+            next_step="name what the batch writes, as in .option('onceonly.job', '2026-11-01')",
+        )
     if text is not None and _JOB_ID.fullmatch(text):
         return text
     what = f"the option {JOB!r} cannot be {text!r}" if text else f"the option {JOB!r} is missing"

@@ -112,7 +112,10 @@ def plan_batch(batch: Batch) -> BatchWriter:
         log.warning("%s", where)
     batch.checkpoint.begin()
     with closing(batch.coordinator("planner")) as coordinator:
-        plan = coordinator.plan(EPOCH, run=batch.run)
+        try:
+            plan = coordinator.plan(EPOCH, run=batch.run)
+        except ReplayMismatchError as error:  # no row is read yet
+            raise _other_sink(batch, error) from error
         if plan.mode is Mode.DRAIN:
             _require_same_target(batch, plan)
             log.info(
@@ -141,6 +144,15 @@ def _other_rows(batch: Batch, error: ReplayMismatchError) -> ReplayMismatchError
         f"{error.what}",
         next_step="Give other rows an id of their own (onceonly.job). To have this one end well as it was decided, run "
         "it once with onceonly.replay=tell.",
+    )
+
+
+def _other_sink(batch: Batch, error: ReplayMismatchError) -> ReplayMismatchError:
+    return ReplayMismatchError(
+        f"The batch {batch.checkpoint.job} was decided in an earlier run, which wrote by another sink than this one, or "
+        f"by one of another name: nothing was touched. {error.what}",
+        next_step="Give what another sink writes an id of its own (onceonly.job), or run the batch by the sink, and "
+        "the onceonly.sink, that it was decided for.",
     )
 
 
