@@ -30,6 +30,33 @@ def test_a_server_that_dies_with_its_client_is_gone_on_after(bench: Bench, point
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("way", ["foreachBatch", "epoch"])
+def test_a_function_goes_on_after_its_server_and_client_died_at_each_step(bench: Bench, way: str) -> None:
+    """Alone, and with three sinks under one decision. Each life is a server, a client and a Python of the function."""
+    sinks = ("kafka", "files", "results") if way == "epoch" else ("kafka",)
+    bench.args = ["--connect", "--way", way, "--per-epoch", "50"]
+    bench.args += bench.with_all_sinks() if way == "epoch" else []
+    bench.feed(ROWS)
+    for point in ("slot.after_prepare", "link.before_put", "link.after_put", "receipt.before_put"):
+        bench.run_and_kill_at(point, 2)
+    bench.run()
+    bench.assert_exactly_once(ROWS, *sinks)
+    bench.assert_nothing_left_open(*sinks)
+    assert {event["actor"] for event in bench.seen_events("link.persisted")} == {"driver"}
+
+
+@pytest.mark.long
+def test_a_functions_python_that_dies_is_followed_by_another_of_the_same_client(bench: Bench) -> None:
+    """The server lives on; what the function has decided stands, and what it has not is written again."""
+    bench.args = ["--connect", "--way", "foreachBatch", "--sink", "files", "--files", str(bench.files)]
+    bench.args += ["--restart", "8", "--per-epoch", "60", *TEXTS]
+    bench.feed(ROWS)
+    run = bench.run(failpoints="link.after_put=kill@2")
+    assert "link.after_put" in run.points_fired()
+    assert_clean(bench, "files")
+
+
+@pytest.mark.long
 def test_a_query_that_is_drained_shows_no_lag_in_its_group(bench: Bench) -> None:
     group = f"lag-{bench.name}"
     told = {"lag.group": group, "source.format": "kafka"}

@@ -67,6 +67,7 @@ INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
 STARTING: Final = "tests/unit/test_spark_starting.py::"
 SETTINGS: Final = "tests/unit/test_runtime_settings.py::"
 REGISTER: Final = "tests/unit/test_spark_register.py::"
+CALLED: Final = "tests/unit/test_spark_called.py::"
 TORN: Final = "tests/unit/test_runtime_torn.py::"
 LEFT: Final = "tests/unit/test_coordinator_left.py::"
 SPANS: Final = "tests/unit/test_runtime_spans.py::"
@@ -743,9 +744,9 @@ DEFECTS: Final = (
         name="run-by-the-users-job-group",
         group=DECISION,
         what="The job group that a user sets in foreachBatch is taken for the run, so that a restart goes unseen",
-        file="spark/epoch.py",
-        before='    return owner, run_of(df) or context.getLocalProperty(RUN_PROPERTY) or ""\n',
-        after='    return owner, context.getLocalProperty(RUN_PROPERTY) or ""\n',
+        file="spark/running.py",
+        before='    return _told(df, lambda stream: stream.runId()) or job_group or ""\n',
+        after='    return job_group or ""\n',
         tests=(RUNNING + "test_the_run_is_that_of_the_query_whatever_job_group_its_user_sets",),
         says="mine",
     ),
@@ -4112,13 +4113,13 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
-        name="function-on-connect-not-refused",
+        name="function-on-connect-of-another-query",
         group=RECOVERY,
-        what="A foreachBatch function on Spark Connect goes on, though its jobs do not tell for which epoch they run",
-        file="spark/connect.py",
-        before="    if is_client(session):\n",
-        after="    if not session:\n",
-        tests=(REGISTER + "test_a_foreach_batch_function_is_refused_by_name",),
+        what="A foreachBatch function on Spark Connect writes an epoch of whatever checkpoint it names",
+        file="spark/epoch.py",
+        before='    query, epoch = kept_back.epoch_of(df) or ("", "")\n',
+        after="    query, epoch = owner, str(batch_id)\n",
+        tests=(CALLED + "test_a_function_that_names_another_querys_checkpoint_is_refused",),
     ),
     Defect(
         name="session-checkpoint-refused",

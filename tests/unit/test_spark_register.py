@@ -18,7 +18,6 @@ from onceonly.settings import registry
 from onceonly.settings.query import START
 from onceonly.sinks.kafka import KafkaSink
 from onceonly.spark import asked, collection, connect, lag, register, versions
-from onceonly.spark.epoch import Epoch
 from onceonly.spark.format import SinkFormat
 from onceonly.stores.address import parse
 
@@ -133,11 +132,6 @@ def test_each_start_by_a_format_of_ours_has_a_word_of_its_own() -> None:
     Writer().start(format="onceonly.kafka")
     Writer().format("kafka").start()
     assert [each.get(START) for each in given] == [".0", ".1", None]
-
-
-def test_a_foreach_batch_function_is_refused_by_name(session: Any) -> None:  # noqa: ANN401
-    with pytest.raises(SetupError, match="Spark Connect"):
-        Epoch(cast("Any", SimpleNamespace(sparkSession=session)), 0, cast("Any", None))
 
 
 @pytest.mark.parametrize("call", [onceonly.register, lambda _: onceonly.sink("onceonly.console")])

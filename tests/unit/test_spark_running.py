@@ -222,7 +222,7 @@ def test_an_epoch_is_not_decided_without_a_write_whose_error_was_caught_in_its_b
     monkeypatch.setattr(epoch, "QueryCoordinator", lambda *_, **__: decided)
     monkeypatch.setattr(epoch, "_coordinators", Kept(1))
     monkeypatch.setattr(epoch, "application", lambda _session: "application")
-    monkeypatch.setattr(epoch, "_run_tasks", lambda *_: [])
+    monkeypatch.setattr(epoch, "run_tasks", lambda *_: [])
     decided.plan.return_value.limit_s = None
     caught: list[Exception] = []
 

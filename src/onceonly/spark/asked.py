@@ -74,6 +74,11 @@ def wrap(
     writer.start = _telling(writer.start, later, first, more, after)
 
 
+def function_of(writer: object) -> Any:  # noqa: ANN401  a user's
+    """Return what a stream writer was given for ``foreachBatch`` last; None where nothing was. Pure."""
+    return (getattr(writer, _ASKED, {}).get("foreachBatch") or (None,))[0]
+
+
 def wrap_batch(writer: Any, *, first: Callable[[Any], None] = lambda _writer: None) -> None:  # noqa: ANN401  a class of PySpark's
     """Wrap the methods of a batch writer's class. Idempotent; ``first`` as above."""
     if hasattr(writer.save, _ASKED):

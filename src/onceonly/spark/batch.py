@@ -149,8 +149,8 @@ def _other_rows(batch: Batch, error: ReplayMismatchError) -> ReplayMismatchError
 
 def _other_sink(batch: Batch, error: ReplayMismatchError) -> ReplayMismatchError:
     return ReplayMismatchError(
-        f"The batch {batch.checkpoint.job} was decided in an earlier run, which wrote by another sink than this one, or "
-        f"by one of another name: nothing was touched. {error.what}",
+        f"The batch {batch.checkpoint.job} was decided in an earlier run, which wrote by another sink than this one, "
+        f"or by one of another name: nothing was touched. {error.what}",
         next_step="Give what another sink writes an id of its own (onceonly.job), or run the batch by the sink, and "
         "the onceonly.sink, that it was decided for.",
     )

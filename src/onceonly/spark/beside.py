@@ -24,7 +24,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from onceonly import background, events
 from onceonly.durable.sealed import decoder
-from onceonly.errors import StoppedError, find_error
+from onceonly.errors import ConfigurationError, StoppedError, find_error
 from onceonly.guards.lag import Keeper
 from onceonly.log import lag_state
 from onceonly.log.identity import NAME
@@ -34,11 +34,13 @@ from onceonly.log.stops import StopFiles
 from onceonly.settings.query import (
     CHECKPOINT,
     LAG_GROUP,
+    REPORT,
     SOURCE_FORMAT,
     SOURCE_OPTION,
     parse_query,
     with_checkpoint,
 )
+from onceonly.settings.telemetry import NAMES
 from onceonly.stores.access import Hadoop
 from onceonly.stores.opened import tell
 
@@ -46,7 +48,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
     from concurrent.futures import Future
 
+    from onceonly.coordinator.query import QueryCoordinator
     from onceonly.log.stops import Stop
+    from onceonly.settings.query import QuerySettings
 
 log = logging.getLogger("onceonly")
 
@@ -158,6 +162,39 @@ def refuse_if_asked(asked: Sequence[Stop], checkpoint: str, epoch: int, before: 
     raise StoppedError(
         f"the {stop.sentence}, and has ended before chk-{epoch} was begun",
         next_step="start the query when it shall go on",
+    )
+
+
+def end_if_asked(coordinator: QueryCoordinator, epoch: int, application: str) -> None:
+    """Begin no epoch of a query by ``foreachBatch`` that was asked to end. Once an epoch; raises as above."""
+    checkpoint = coordinator.settings.checkpoint
+    asked = requests(checkpoint)
+    if asked:
+        refuse_if_asked(asked, checkpoint, epoch, coordinator.run_before(epoch, application))
+
+
+def require_driver(query: QuerySettings, start: str) -> None:
+    """See that there is a Python of the driver's that tells of the query, where that is asked for.
+
+    ``start`` is empty before its dot where there is none. Planner, or a function on Spark Connect; pure. Raises
+    ``ConfigurationError``.
+    """
+    if start.partition(".")[0]:
+        return
+    if query.report:
+        raise _no_driver(f"option {REPORT!r} is", "leave it out; onceonly report CHECKPOINT writes the same")
+    if query.telemetry.is_asked:
+        raise _no_driver(
+            f"options {', '.join(NAMES)} are",
+            "leave them out; onceonly metrics show CHECKPOINT tells the metrics from the log",
+        )
+
+
+def _no_driver(what: str, next_step: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the {what} for the Python of Spark's driver, which did not start this query: it is one of Spark Connect, or "
+        "of another language",
+        next_step=next_step,
     )
 
 

@@ -32,14 +32,14 @@ class Jobs(Protocol):
 
 
 @contextmanager
-def no_longer_than_planned(jobs: Jobs, plan: Plan, *, query: str) -> Iterator[None]:
+def no_longer_than_planned(jobs: Jobs | None, plan: Plan, *, query: str) -> Iterator[None]:
     """End the jobs of an epoch that are at work when its limit is over, and raise ``EpochTimeoutError``.
 
     They are known by a tag of their own, which the jobs get that this thread starts meanwhile: a job group is the
     user's, who may have put other jobs into it. A slot sees by itself that it is late, but only once it has begun: not
-    while a stage before it stands still.
+    while a stage before it stands still. Nobody does it where there is no hold of them, on Spark Connect (None).
     """
-    if plan.limit_s is None:
+    if jobs is None or plan.limit_s is None:
         yield
         return
     tag = f"onceonly-{plan.id}"

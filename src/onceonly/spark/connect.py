@@ -1,6 +1,7 @@
 """Sessions of Spark Connect: the driver is a server, often on another machine, and this program is its client.
 
-The formats travel to the server, which plans and decides there as any driver does. What asks the driver's JVM is left
+The formats travel to the server, which plans and decides there as any driver does; functions for ``foreachBatch`` do
+so, too, with where their query keeps its checkpoint (``called``). What asks the driver's JVM is left
 out: Spark's files are not looked through before a start, what Spark reports is not kept beside the decisions, and a
 decision compares Spark's files alone with what it has planned, not Spark's memory too.
 """
@@ -14,17 +15,22 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import SetupError
-from onceonly.settings.query import START
+from onceonly.errors import OnceonlyError
+from onceonly.settings.query import CHECKPOINT, START, with_checkpoint
 from onceonly.spark import asked
 from onceonly.stores.access import HADOOP, Hadoop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("onceonly")
 
 _MODULE = "pyspark.sql.connect."
+_SESSION = "spark.sql.streaming.checkpointLocation"
+_PARAMETERS = ("path", "format", "outputMode", "partitionBy")
+"""Of ``start``, besides options and the query's name."""
 
 
 def is_client(session: object) -> bool:
@@ -56,9 +62,11 @@ def install() -> None:
     from onceonly.spark import beside  # PySpark before 4.0 has nothing to make a format of
 
     asked.wrap_batch(DataFrameWriter)
+    send = DataStreamWriter.foreachBatch
     beside.install()
     # Nobody answers at the empty address before the dot: the server has no Python of ours that knows its JVM.
     asked.wrap(DataStreamWriter, more=lambda: {START: f".{uuid.uuid4().hex}"}, after=_watch)
+    DataStreamWriter.start = _carrying(DataStreamWriter.start, send)  # type: ignore[method-assign]
 
 
 def _watch(writer: Any, query: Any) -> None:  # noqa: ANN401  PySpark's
@@ -69,15 +77,48 @@ def _watch(writer: Any, query: Any) -> None:  # noqa: ANN401  PySpark's
         beside.watch(query, {**dict(proto.options), "queryName": proto.query_name})
 
 
-def refuse_function(session: object) -> None:
-    """See that a function for ``foreachBatch`` runs where the driver is. Raises ``SetupError`` on Spark Connect.
+def _carrying(real: Callable[..., Any], send: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function for ``foreachBatch`` know, where it is called, for which query that is."""
 
-    There it runs in a process beside the driver, whose jobs do not tell for which epoch they run.
-    """
-    if is_client(session):
-        raise SetupError(
-            "onceonly.sink and onceonly.epoch cannot write in a foreachBatch function on Spark Connect: its jobs do "
-            "not tell for which epoch they run",
-            next_step='use the sink as a format, .format("onceonly.kafka"), which works there; or run the job with a '
-            "classic session",
+    @functools.wraps(real)
+    def start(self: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401  as PySpark's
+        function = asked.function_of(self)
+        if function is None or not self._write_proto.HasField("foreach_batch"):
+            return real(self, *args, **more)
+        from onceonly.spark import beside, called, guarding
+
+        options = _options(self, more)
+        mode = str(more.get("outputMode") or (args[2:3] or (self._write_proto.output_mode,))[0]).lower()
+        users = not guarding.is_ours(function)
+        carried = called.Carried(
+            function,
+            checkpoint=_checkpoint(self, options),
+            mode=mode,
+            hadoop=hadoop_of(self._session),
+            guarded=guarding.guarded if users else None,
         )
+        send(self, carried)
+        query = real(self, *args, **more)
+        if not users:
+            beside.watch(query, {**function.query_options, **options})
+        return query
+
+    return start
+
+
+def _options(writer: Any, more: Mapping[str, Any]) -> dict[str, str]:  # noqa: ANN401  PySpark's
+    """Return what a writer, and its start, were told of a query."""
+    proto = writer._write_proto  # noqa: SLF001
+    own = {name: str(value) for name, value in more.items() if name not in _PARAMETERS}
+    return {**dict(proto.options), "queryName": proto.query_name, **own}
+
+
+def _checkpoint(writer: Any, options: Mapping[str, str]) -> str:  # noqa: ANN401  PySpark's
+    """Return where Spark will have the query's checkpoint; empty where that cannot be told."""
+    with contextlib.suppress(
+        OnceonlyError
+    ):  # a query without a name; whether it is one of ours is not known yet
+        session = writer._session.conf.get(_SESSION, None)  # noqa: SLF001
+        found = with_checkpoint(options, session)
+        return next((text for name, text in found.items() if name.lower() == CHECKPOINT), "")
+    return ""

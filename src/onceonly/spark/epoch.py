@@ -3,48 +3,41 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from onceonly import background
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator import repeats
 from onceonly.coordinator.query import QueryCoordinator
-from onceonly.durable.sealed import decoder
 from onceonly.errors import CheckpointChangedError, ConfigurationError
-from onceonly.executor.ballot import Ballot
 from onceonly.executor.kept import Kept
 from onceonly.settings import savepoints
 from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN
 from onceonly.settings.telemetry import LOCAL, TelemetrySettings
-from onceonly.spark import connect, kept_back, lag, reporting, saving, spans, unused
+from onceonly.spark import beside, called, connect, kept_back, lag, reporting, saving, spans, unused
 from onceonly.spark.application import application
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.noted import noted_before
 from onceonly.spark.plans import may_differ
 from onceonly.spark.running import checkpoint_elsewhere, output_mode, run_of
-from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, require_all_slots, write_slot
+from onceonly.spark.task import run_tasks
 from onceonly.telemetry import watching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from types import TracebackType
     from typing import Self
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from onceonly.coordinator.query import Assignment
+    from onceonly.executor.ballot import Ballot
     from onceonly.model import Plan
     from onceonly.spark.foreach_batch import ForeachBatch
 
 logger = logging.getLogger("onceonly")
 
-_BALLOT = "ballot"
 _SAME = (
     "give onceonly the same checkpointLocation as the query: onceonly.epoch by log=..., onceonly.sink by "
     "checkpointLocation=..."
@@ -84,8 +77,8 @@ def epoch(  # noqa: PLR0913  one parameter for each option
 ) -> Epoch:
     """Write one micro-batch to several sinks under one decision: all of it becomes visible, or nothing.
 
-    Driver, inside a ``foreachBatch`` function, once for each call of it; ``df`` and ``batch_id`` are its
-    arguments, and ``log`` is the query's checkpointLocation::
+    Driver (on Spark Connect, a Python beside the server's), inside a ``foreachBatch`` function, once for each call of
+    it; ``df`` and ``batch_id`` are its arguments, and ``log`` is the query's checkpointLocation::
 
         with onceonly.epoch(df, batch_id, log=checkpoint) as epoch:
             epoch.write(totals, onceonly.sink("onceonly.kafka", topic="totals", **kafka))
@@ -152,7 +145,10 @@ class Epoch:
     """One try at an epoch. Driver's Python, in Spark's callback thread; use it as a context manager."""
 
     def __init__(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
-        connect.refuse_function(df.sparkSession)
+        self._is_client = connect.is_client(df.sparkSession)
+        if self._is_client:
+            called.require()
+            beside.require_driver(settings, "")
         lag.note(settings)
         saving.note(settings)
         self._df = df
@@ -274,6 +270,8 @@ class Epoch:
             for write in self._writes.values():
                 sink = write.sink
                 coordinator.enlist(sink.named(write.name), sink.sink_class, _columns(write.df), sink.letters)
+            if self._is_client:
+                beside.end_if_asked(coordinator, self._epoch, application(self._df.sparkSession))
             since = _begun[self._query][1]
             plan = coordinator.plan(
                 self._epoch,
@@ -283,12 +281,14 @@ class Epoch:
                 repeats=lambda: self._repeats(coordinator),
             )
             ballots: list[Ballot] = []
-            context = self._df.sparkSession.sparkContext
+            context = None if self._is_client else self._df.sparkSession.sparkContext
             try:
                 with no_longer_than_planned(context, plan, query=self._query):
                     for write in self._writes.values():
-                        ballots += _run_tasks(
-                            write.df, coordinator.assignment(plan, write.name, run=self._run)
+                        own = coordinator.assignment(plan, write.name, run=self._run)
+                        # There no task is told of query and epoch; but the plan is of this very call.
+                        ballots += run_tasks(
+                            write.df, replace(own, streams=False) if self._is_client else own
                         )
                     if not self._writes:
                         self._df.write.format("noop").mode("overwrite").save()
@@ -315,8 +315,8 @@ class Epoch:
             actor="driver",
             application=application(self._df.sparkSession),
             start=self._run,
-            span=spans.read,
-            sources=spans.read_sources,
+            span=None if self._is_client else spans.read,
+            sources=(lambda _query: None) if self._is_client else spans.read_sources,
         )
         if not spans.asked:  # nobody hears of epochs
             made.keeper = saving.keeper(self._settings.checkpoint, made.query)
@@ -344,8 +344,7 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
         raise ConfigurationError(
             f"{error.what}{checkpoint_elsewhere(df, location)}", next_step=_SAME
         ) from None
-    context = df.sparkSession.sparkContext
-    query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)
+    query, epoch = kept_back.epoch_of(df) or ("", "")
     if not query or query == owner:
         # A thread of the user's has no query, and nobody may look at its error.
         unused.entered(owner, batch_id)
@@ -361,7 +360,7 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
             f"but it was given by query {query}, chk-{batch_id}{checkpoint_elsewhere(df, location)}",
             next_step=_SAME,
         )
-    return owner, run_of(df) or context.getLocalProperty(RUN_PROPERTY) or ""
+    return owner, run_of(df)
 
 
 def _columns(df: DataFrame) -> tuple[tuple[str, str], ...]:
@@ -374,20 +373,3 @@ def _abort(coordinator: QueryCoordinator, plan: Plan, ballots: list[Ballot], run
         coordinator.abort(plan, ballots, run=run)
     except Exception as error:  # noqa: BLE001  see above
         logger.warning("Query %s, chk-%s: abort: %s", coordinator.query, plan.epoch, error)
-
-
-def _run_tasks(df: DataFrame, assignment: Assignment) -> list[Ballot]:
-    rows = df.mapInArrow(_task(assignment), f"{_BALLOT} binary").collect()
-    ballots = [decoder(Ballot).decode(row[_BALLOT]) for row in rows]
-    require_all_slots(assignment.plan, [ballot.vote.slot for ballot in ballots], slots=None)
-    return ballots
-
-
-def _task(assignment: Assignment) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        ballot = write_slot(assignment, batches)
-        yield pa.record_batch([pa.array([msgspec.json.encode(ballot)])], names=[_BALLOT])
-
-    return write

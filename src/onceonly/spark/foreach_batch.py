@@ -30,7 +30,8 @@ def sink(name: object, **options: str) -> ForeachBatch:
     those of the format, ``checkpointLocation`` included: the same as the query's. Names with dots are given
     as ``**{"kafka.bootstrap.servers": …}``. Spark must run the function for every epoch of the query; it
     evaluates the DataFrame exactly once, also when the epoch's output is already there. For ``epoch.write``,
-    ``onceonly.epoch`` knows the checkpoint, so it is left out here.
+    ``onceonly.epoch`` knows the checkpoint, so it is left out here. On Spark Connect the server calls it, in a Python
+    beside its driver.
     """
     try:
         require_pyspark()

@@ -18,14 +18,13 @@ from onceonly.settings.batches import batch_query, job_id
 from onceonly.settings.query import (
     JOB,
     PREFIX,
-    REPORT,
     START,
     SinkSettings,
     no_checkpoint,
     with_checkpoint,
 )
 from onceonly.settings.registry import SinkClass, find, load, settings_of
-from onceonly.settings.telemetry import NAMES
+from onceonly.spark import beside
 from onceonly.spark.asked import require_mode, take_partition_by
 from onceonly.spark.batch import Batch, BatchWriter, plan_batch
 from onceonly.spark.shown import without_frames
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from onceonly.ports import TwoPhaseCommitSink
-    from onceonly.settings.query import QuerySettings
 
 
 _SOURCES = {"kinesis": "onceonly.spark.kinesis_source"}
@@ -78,7 +76,7 @@ class SinkFormat(DataSource):
         settings = settings_of(with_checkpoint(options, self.checkpoints), self.sink_name, self.sink_class)
         if settings.query is None:
             raise no_checkpoint()
-        _require_driver(settings.query, start)
+        beside.require_driver(settings.query, start)
         taker = self._taker(settings.sink)
         stream = Stream(settings.query, settings.sink, self.sink_class, self.application, taker, start)
         columns = _columns(schema)
@@ -146,27 +144,6 @@ class SinkFormat(DataSource):
             next_step="read what it wrote with Spark's own format (Kafka with isolation level read_committed), "
             "files with onceonly.files.read",
         )
-
-
-def _require_driver(query: QuerySettings, start: str) -> None:
-    """See that there is a Python of the driver's that tells of the query, where that is asked for."""
-    if start.partition(".")[0]:
-        return
-    if query.report:
-        raise _no_driver(f"option {REPORT!r} is", "leave it out; onceonly report CHECKPOINT writes the same")
-    if query.telemetry.is_asked:
-        raise _no_driver(
-            f"options {', '.join(NAMES)} are",
-            "leave them out; onceonly metrics show CHECKPOINT tells the metrics from the log",
-        )
-
-
-def _no_driver(what: str, next_step: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"the {what} for the Python of Spark's driver, which did not start this query: it is one of Spark Connect, or "
-        "of another language",
-        next_step=next_step,
-    )
 
 
 def _columns(schema: StructType) -> tuple[tuple[str, str], ...]:

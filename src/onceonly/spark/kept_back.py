@@ -11,6 +11,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
+from onceonly.spark import called
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY
 
 if TYPE_CHECKING:
@@ -77,7 +78,10 @@ def _taken(df: DataFrame) -> BaseException | None:
 
 def epoch_of(df: DataFrame) -> tuple[str, str] | None:
     """Return the query and the epoch that Spark runs in this thread, or in the one that made it; else None."""
-    with contextlib.suppress(Exception):  # Spark Connect has no context
+    call = called.now()
+    if call is not None:
+        return (call.query, str(call.epoch)) if call.query else None
+    with contextlib.suppress(Exception):  # another version of Spark may have it elsewhere
         context = df.sparkSession.sparkContext
         query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)
         return (query, epoch) if query and epoch else None

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import ConfigurationError
 from onceonly.log.place import home_of
 from onceonly.settings.query import with_checkpoint
-from onceonly.spark.task import QUERY_PROPERTY
+from onceonly.spark import called
+from onceonly.spark.task import QUERY_PROPERTY, RUN_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,17 +25,24 @@ log = logging.getLogger("onceonly")
 
 def run_of(df: DataFrame) -> str:
     """Return the run of the query; empty where Spark does not say."""
-    return _told(df, lambda stream: stream.runId())
+    if called.now() is not None:
+        return called.run_of(df)
+    job_group = df.sparkSession.sparkContext.getLocalProperty(RUN_PROPERTY)
+    return _told(df, lambda stream: stream.runId()) or job_group or ""
 
 
 def output_mode(df: DataFrame) -> str:
     """Return the query's output mode in lower case; empty where Spark does not say."""
+    call = called.now()
+    if call is not None:
+        return call.mode
     return _told(df, lambda stream: stream.outputMode().toString()).lower()
 
 
 def checkpoint_elsewhere(df: DataFrame, location: str) -> str:
     """Say where Spark keeps the query's checkpoint; nothing where that is ``location``, or Spark does not say."""
-    there = _told(df, lambda stream: stream.resolvedCheckpointRoot())
+    call = called.now()
+    there = call.checkpoint if call else _told(df, lambda stream: stream.resolvedCheckpointRoot())
     with contextlib.suppress(ConfigurationError):  # an address that only Java knows
         there = "" if not there or home_of(there) == home_of(location) else there
     return f"; Spark keeps the query's at {there}" if there else ""
@@ -53,6 +61,9 @@ def session_checkpoint(df: DataFrame) -> str | None:
 
     Raises ``ConfigurationError`` for a query without a name, whose folder no later start would find.
     """
+    call = called.now()
+    if call is not None:
+        return call.checkpoint or None
     session = df.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
     if not session:
         return None

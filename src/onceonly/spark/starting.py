@@ -38,7 +38,7 @@ from onceonly.settings.query import (
 from onceonly.settings.registry import BUILT_IN, build, load, settings_of
 from onceonly.settings.savepoints import OPTIONS as SAVEPOINTS
 from onceonly.settings.telemetry import NAMES
-from onceonly.spark import kept_back, lag, reporting, saving, spans, unused
+from onceonly.spark import guarding, lag, reporting, saving, spans
 from onceonly.spark.asked import take_partition_by
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 from onceonly.spark.noted import forget, remember
@@ -96,7 +96,7 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
         _guarding(writer.foreachBatch),
         lambda func: {
             _FORMAT: "",
-            _OURS: _is_ours(func) or None,
+            _OURS: guarding.is_ours(func) or None,
             **lag.options_of(func),
             **saving.options_of(func),
             **_taken_by(func),
@@ -145,8 +145,8 @@ def _guarding(real: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(real)
     def wrapped(self: Any, func: Any) -> Any:  # noqa: ANN401  as PySpark's
-        is_users = callable(func) and not _is_ours(func)
-        return real(self, unused.watched(kept_back.guarded(func)) if is_users else func)
+        is_users = callable(func) and not guarding.is_ours(func)
+        return real(self, guarding.guarded(func) if is_users else func)
 
     return wrapped
 
@@ -162,12 +162,6 @@ def _note(writer: Any, read: Callable[[], Mapping[str, object]]) -> None:  # noq
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _is_ours(function: object) -> bool:
-    """Say whether a foreachBatch function is one of ``onceonly.sink``; one with ``onceonly.epoch`` looks like any."""
-    # By name: whoever writes by a function of their own does without that module.
-    return type(function).__module__ == f"{__package__}.foreach_batch"
 
 
 def _location(writer: Any, told: Mapping[str, str]) -> str:  # noqa: ANN401  PySpark's

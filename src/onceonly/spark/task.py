@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark import TaskContext
 
+from onceonly.durable.sealed import decoder
 from onceonly.errors import (
     TAKEN_OVER,
     CheckpointChangedError,
@@ -16,6 +18,7 @@ from onceonly.errors import (
     ProtocolError,
     SupersededError,
 )
+from onceonly.executor.ballot import Ballot
 from onceonly.executor.dead_letters import Letters
 from onceonly.executor.deadline import in_time
 from onceonly.executor.kept import Kept
@@ -30,12 +33,12 @@ from onceonly.spark.processes.garbage import freeze
 from onceonly.stores.opened import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from onceonly.coordinator.query import Assignment
-    from onceonly.executor.ballot import Ballot
     from onceonly.model import Plan
     from onceonly.ports import Sink
 
@@ -46,6 +49,7 @@ QUERY_PROPERTY = "sql.streaming.queryId"
 RUN_PROPERTY = "spark.jobGroup.id"
 # A worker process serves one task at a time, of any query of the application.
 _SINKS_MAX = 8
+_BALLOT = "ballot"
 
 _sinks: Kept[tuple[Any, ...], Sink] = Kept(_SINKS_MAX)
 _seen: set[tuple[str, str | None]] = set()
@@ -85,6 +89,24 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Bal
         if newer is None:
             raise
         raise newer from error
+
+
+def run_tasks(df: DataFrame, assignment: Assignment) -> list[Ballot]:
+    """Write a frame by ``mapInArrow``, and return the ballots of its slots. Driver, or a function on Spark Connect."""
+    rows = df.mapInArrow(_task(assignment), f"{_BALLOT} binary").collect()
+    ballots = [decoder(Ballot).decode(row[_BALLOT]) for row in rows]
+    require_all_slots(assignment.plan, [ballot.vote.slot for ballot in ballots], slots=None)
+    return ballots
+
+
+def _task(assignment: Assignment) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        ballot = write_slot(assignment, batches)
+        yield pa.record_batch([pa.array([msgspec.json.encode(ballot)])], names=[_BALLOT])
+
+    return write
 
 
 def require_all_slots(plan: Plan, voted: Collection[int], *, slots: int | None) -> None:
