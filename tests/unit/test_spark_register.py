@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -22,6 +23,7 @@ from onceonly.spark.format import SinkFormat
 from onceonly.stores.address import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -132,6 +134,26 @@ def test_each_start_by_a_format_of_ours_has_a_word_of_its_own() -> None:
     Writer().start(format="onceonly.kafka")
     Writer().format("kafka").start()
     assert [each.get(START) for each in given] == [".0", ".1", None]
+
+
+@pytest.mark.parametrize(
+    ("said", "ends_well"),
+    [
+        ("[UNKNOWN_RESPONSE] Unknown response: Plan observed(__python_accumulator__=[binary]).", True),
+        ("[UNKNOWN_RESPONSE] Unknown response: Plan observed(rows=[1]).", False),
+    ],
+)
+def test_a_run_of_a_pipeline_ends_well_though_its_server_tells_of_pythons_accumulators(
+    said: str, *, ends_well: bool
+) -> None:
+    def events(_client: object) -> Iterator[str]:
+        yield "Run is COMPLETED."
+        raise ValueError(said)
+
+    seen: list[str] = []
+    with contextlib.nullcontext() if ends_well else pytest.raises(ValueError, match="rows="):
+        seen.extend(connect._ending_well(events)(None))
+    assert seen == ["Run is COMPLETED."]
 
 
 @pytest.mark.parametrize("call", [onceonly.register, lambda _: onceonly.sink("onceonly.console")])

@@ -21,7 +21,7 @@ from onceonly.spark import asked
 from onceonly.stores.access import HADOOP, Hadoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -29,6 +29,7 @@ log = logging.getLogger("onceonly")
 
 _MODULE = "pyspark.sql.connect."
 _SESSION = "spark.sql.streaming.checkpointLocation"
+_ACCUMULATORS = "Plan observed(__python_accumulator__="
 _PARAMETERS = ("path", "format", "outputMode", "partitionBy")
 """Of ``start``, besides options and the query's name."""
 
@@ -56,6 +57,7 @@ def hadoop_of(spark: SparkSession) -> Hadoop:
 @functools.cache
 def install() -> None:
     """Let the client's writers tell our formats what Spark does not. Client; idempotent."""
+    from pyspark.sql.connect.client import SparkConnectClient
     from pyspark.sql.connect.readwriter import DataFrameWriter
     from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 
@@ -64,6 +66,9 @@ def install() -> None:
     asked.wrap_batch(DataFrameWriter)
     send = DataStreamWriter.foreachBatch
     beside.install()
+    SparkConnectClient.execute_command_as_iterator = _ending_well(  # type: ignore[method-assign]
+        SparkConnectClient.execute_command_as_iterator
+    )
     # Nobody answers at the empty address before the dot: the server has no Python of ours that knows its JVM.
     asked.wrap(DataStreamWriter, more=lambda: {START: f".{uuid.uuid4().hex}"}, after=_watch)
     DataStreamWriter.start = _carrying(DataStreamWriter.start, send)  # type: ignore[method-assign]
@@ -75,6 +80,24 @@ def _watch(writer: Any, query: Any) -> None:  # noqa: ANN401  PySpark's
     with contextlib.suppress(AttributeError):  # a PySpark of another make
         proto = writer._write_proto  # noqa: SLF001
         beside.watch(query, {**dict(proto.options), "queryName": proto.query_name})
+
+
+def _ending_well(real: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """Let a run of a declarative pipeline that went well end so, whatever Python has written for it.
+
+    When all is done, the server tells of the accumulators of its Python workers, which PySpark's iterator takes for an
+    unknown response: ``spark-pipelines`` would end with a stack trace and the code of a failure.
+    """
+
+    @functools.wraps(real)
+    def iterate(self: Any, *args: Any, **more: Any) -> Iterator[Any]:  # noqa: ANN401  as PySpark's
+        try:
+            yield from real(self, *args, **more)
+        except ValueError as error:
+            if _ACCUMULATORS not in str(error):
+                raise
+
+    return iterate
 
 
 def _carrying(real: Callable[..., Any], send: Callable[..., Any]) -> Callable[..., Any]:
