@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -13,12 +14,14 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.types import StructType
 
 from onceonly.checkpoint.batches import BatchCheckpoint, is_batch
+from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import (
     ConfigurationError,
     LogError,
     ProtocolError,
     ReplayMismatchError,
     SupersededError,
+    TargetBehindError,
 )
 from onceonly.failpoints import FailpointError, _counts
 from onceonly.log.opening import begin_log, look
@@ -236,6 +239,24 @@ def test_an_id_of_another_sink_is_told_as_such(store: MemoryStore, tmp_path: Pat
         assert "branch" not in caught.value.next_step
     run(batch(tmp_path))
     assert store.visible() == ROWS
+
+
+@pytest.mark.parametrize("may_go_on", [True, False])
+def test_a_target_that_lost_a_batch_is_told_in_words_for_a_batch(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, may_go_on: bool
+) -> None:
+    """It has no offsets from which a new checkpoint could begin."""
+    run(batch(tmp_path))
+    told = "start on a new checkpoint from the offsets of chk-0" + (
+        "; or once with onceonly.target.behind=go-on" if may_go_on else ""
+    )
+    lost = TargetBehindError("the books have nothing of chk-0", next_step=told)
+    monkeypatch.setattr(QueryCoordinator, "plan", MagicMock(side_effect=lost))
+    with pytest.raises(TargetBehindError, match=rf"The batch {ID} is done.*nothing of chk-0") as caught:
+        plan_batch(batch(tmp_path))
+    assert "(onceonly.job)" in caught.value.next_step
+    assert "offsets" not in caught.value.next_step
+    assert ("onceonly.target.behind=go-on" in caught.value.next_step) == may_go_on
 
 
 def test_dead_letters_are_decided_with_their_batch_and_compared_with_it(

@@ -12,8 +12,11 @@ import pytest
 from pyspark.serializers import CloudPickleSerializer
 
 import onceonly
-from onceonly.errors import CheckpointChangedError, ConfigurationError, SetupError
+from onceonly.errors import CheckpointChangedError, ConfigurationError, SetupError, StoppedError
 from onceonly.executor.kept import Kept
+from onceonly.log.runs import Run
+from onceonly.log.stops import Stop
+from onceonly.model import Stamp
 from onceonly.spark import called, connect, epoch, guarding
 from onceonly.stores.access import Hadoop
 
@@ -163,6 +166,23 @@ def test_an_error_that_a_function_keeps_back_is_raised_and_no_sink_is_left_alone
         called.Carried(swallows, checkpoint=location, mode="append", guarded=guarding.guarded)(df, 0)
     with pytest.raises(ConfigurationError, match="gave it nothing to write"):
         called.Carried(leaves_alone, checkpoint=location, mode="append", guarded=guarding.guarded)(df, 0)
+
+
+def test_a_query_that_was_asked_to_end_begins_no_further_epoch(
+    tmp_path: Path, decided: Decided, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = checkpoint(tmp_path / "a")
+    began = Stamp(at="2026-11-30T10:00:00.000Z", host="server", pid=7)
+    asked = Stop(run="r", began=began, who="ann", stamp=began, because="an upgrade")
+    monkeypatch.setattr(epoch.beside, "requests", lambda _checkpoint: [asked])
+    decided.coordinator.settings.checkpoint = location
+    function = travelled(onceonly.sink("onceonly.console", checkpointLocation=location), location)
+    decided.coordinator.run_before.return_value = Run(run="r", began=began)
+    with pytest.raises(StoppedError, match="an upgrade"):
+        function(frame(), 0)
+    assert not decided.coordinator.plan.called
+    function(frame(), 0)
+    assert decided.coordinator.decide.call_count == 1, "the run is over, and this is another"
 
 
 def test_what_only_the_drivers_python_does_is_refused(tmp_path: Path, decided: Decided) -> None:

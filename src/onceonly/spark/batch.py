@@ -16,7 +16,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from onceonly.checkpoint.batches import EPOCH
 from onceonly.coordinator.query import QueryCoordinator
-from onceonly.errors import ConfigurationError, ReplayMismatchError
+from onceonly.errors import ConfigurationError, ReplayMismatchError, TargetBehindError
+from onceonly.families import behind
 from onceonly.log.place import elsewhere
 from onceonly.log.presence import Presence
 from onceonly.model import Mode, differing
@@ -116,6 +117,8 @@ def plan_batch(batch: Batch) -> BatchWriter:
             plan = coordinator.plan(EPOCH, run=batch.run)
         except ReplayMismatchError as error:  # no row is read yet
             raise _other_sink(batch, error) from error
+        except TargetBehindError as error:
+            raise _target_behind(batch, error) from error
         if plan.mode is Mode.DRAIN:
             _require_same_target(batch, plan)
             log.info(
@@ -153,6 +156,20 @@ def _other_sink(batch: Batch, error: ReplayMismatchError) -> ReplayMismatchError
         f"or by one of another name: nothing was touched. {error.what}",
         next_step="Give what another sink writes an id of its own (onceonly.job), or run the batch by the sink, and "
         "the onceonly.sink, that it was decided for.",
+    )
+
+
+def _target_behind(batch: Batch, error: TargetBehindError) -> TargetBehindError:
+    """Say it in words for a batch, which has no offsets to begin from again."""
+    as_it_is = (
+        f" To leave it as it is, run it once with {behind.OPTION}=go-on."
+        if behind.OPTION in error.next_step
+        else ""
+    )
+    return TargetBehindError(
+        f"The batch {batch.checkpoint.job} is done, and its target no longer has what it wrote: {error.what}",
+        next_step="Bring back what is away (a mount, a table, the books). If the target was emptied or made anew on "
+        f"purpose: to have the rows written once more, give them an id of their own (onceonly.job).{as_it_is}",
     )
 
 
