@@ -86,6 +86,14 @@ class TestSeaweedWithVersions(RewritableLaws):
         return store(server, f"laws-{next(_folders)}", bucket=_VERSIONS)
 
 
+class TestSeaweedWithLock(RewritableLaws):
+    """This server takes what Amazon S3 refuses, and keeps it as a version: nothing is lost."""
+
+    @pytest.fixture
+    def store(self, server: EmbeddedS3) -> Store:
+        return store(server, f"laws-{next(_folders)}", bucket=_LOCKED)
+
+
 def test_a_bucket_that_keeps_versions_is_taken_with_a_warning(
     server: EmbeddedS3, caplog: pytest.LogCaptureFixture
 ) -> None:

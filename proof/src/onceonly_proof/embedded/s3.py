@@ -170,13 +170,17 @@ class EmbeddedS3(EmbeddedServer):
             last = found["LastFileName"]
 
 
-def client_of(url: str) -> Any:  # noqa: ANN401  boto3 has no types
-    """Return a client of boto3 for a server on loopback, with the rights of ``all``."""
+def client_of(url: str, key: str = "all", secret: str = SECRET, *, service: str = "s3") -> Any:  # noqa: ANN401  boto3 has no types
+    """Return a client of boto3 for a server on loopback, by default with the rights of ``all``."""
     import boto3
 
     # One of its own: boto3's default session is no other thread's.
     return boto3.session.Session().client(
-        "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="all", aws_secret_access_key=SECRET
+        service,
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
     )
 
 
