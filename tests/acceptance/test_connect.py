@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from audits import assert_clean
-from harness import TEXTS
+from harness import HERE, TEXTS, python_path, start
 from test_guards import made_anew
 from test_lag import Watch
 
+from onceonly.jars.locked import spark_jars
+from onceonly_proof.embedded.ports import free_ports
+
 if TYPE_CHECKING:
-    from harness import Bench
+    from collections.abc import Callable, Iterator
+
+    from harness import Bench, Run
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(480)]
 
@@ -43,6 +50,67 @@ def test_a_function_goes_on_after_its_server_and_client_died_at_each_step(bench:
     bench.assert_exactly_once(ROWS, *sinks)
     bench.assert_nothing_left_open(*sinks)
     assert {event["actor"] for event in bench.seen_events("link.persisted")} == {"driver"}
+
+
+@pytest.fixture
+def server(bench: Bench) -> Iterator[Callable[[str], Run]]:
+    """Start a server that lives longer than its clients; give what starts it, with crash points armed in it."""
+    started: list[Run] = []
+    [port] = free_ports(1)
+    bench.args = ["--connect", "--master", f"sc://127.0.0.1:{port}"]
+
+    def begin(failpoints: str) -> Run:
+        given = {
+            "spark.jars": spark_jars(), "spark.ui.enabled": "false", "spark.driver.memory": "700m",
+            "spark.sql.shuffle.partitions": "2", "spark.connect.grpc.binding.port": str(port),
+        }  # fmt: skip
+        told = [part for name, value in given.items() for part in ("--conf", f"{name}={value}")]
+        main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        env = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": python_path(bench.folder)}
+        command = ["--master", "local[2]", *told, *main]
+        started.append(start(str(HERE / "submit.py"), bench.folder, *command, failpoints=failpoints, env=env))
+        started[-1].until(lambda: can_connect(port), "the server to listen")
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.kill_tree()
+
+
+def can_connect(port: int) -> bool:
+    with socket.socket() as line:
+        return line.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["foreachBatch", "format"])
+def test_a_client_that_dies_alone_is_followed_by_another_while_its_query_runs_on(
+    bench: Bench, server: Callable[[str], Run], way: str
+) -> None:
+    """The first query stands before its decision, in the server, when the second one of its checkpoint starts."""
+    bench.args += ["--way", way, "--per-epoch", "50"]
+    bench.feed(ROWS)
+    serving = server("link.before_put=pause@2")
+    first = bench.start()
+    try:
+        serving.wait_for("link.before_put")
+    finally:
+        first.kill_tree()
+    second = bench.start()
+    try:
+        serving.until(
+            lambda: b"Stopping existing streaming query" in serving.log.read_bytes(), "a second start"
+        )
+        # Whatever is left of the first one wakes up; what decides for a format, Spark waits for.
+        (serving.fired / "resume").touch()
+        assert second.wait() == 0, second.tail()
+    finally:
+        second.kill_tree()
+    bench.assert_exactly_once(ROWS)
+    bench.run()
+    bench.assert_exactly_once(ROWS)
+    bench.assert_nothing_left_open()
+    assert_clean(bench)
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from onceonly.executor.kept import Kept
 from onceonly.log.runs import Run
 from onceonly.log.stops import Stop
 from onceonly.model import Stamp
-from onceonly.spark import called, connect, epoch, guarding
+from onceonly.spark import beside, called, connect, epoch, guarding
 from onceonly.stores.access import Hadoop
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> Decided:
     monkeypatch.setattr(epoch, "QueryCoordinator", lambda *_, **__: found.coordinator)
     monkeypatch.setattr(epoch, "replace", lambda own, **changed: (own, changed))
     monkeypatch.setattr(epoch, "run_tasks", run_tasks)
-    monkeypatch.setattr(epoch.beside, "requests", lambda _checkpoint: [])
+    monkeypatch.setattr(beside, "requests", lambda _checkpoint: [])
     return found
 
 
@@ -174,7 +174,7 @@ def test_a_query_that_was_asked_to_end_begins_no_further_epoch(
     location = checkpoint(tmp_path / "a")
     began = Stamp(at="2026-11-30T10:00:00.000Z", host="server", pid=7)
     asked = Stop(run="r", began=began, who="ann", stamp=began, because="an upgrade")
-    monkeypatch.setattr(epoch.beside, "requests", lambda _checkpoint: [asked])
+    monkeypatch.setattr(beside, "requests", lambda _checkpoint: [asked])
     decided.coordinator.settings.checkpoint = location
     function = travelled(onceonly.sink("onceonly.console", checkpointLocation=location), location)
     decided.coordinator.run_before.return_value = Run(run="r", began=began)
