@@ -161,15 +161,15 @@ def _other_sink(batch: Batch, error: ReplayMismatchError) -> ReplayMismatchError
 
 def _target_behind(batch: Batch, error: TargetBehindError) -> TargetBehindError:
     """Say it in words for a batch, which has no offsets to begin from again."""
-    as_it_is = (
-        f" To leave it as it is, run it once with {behind.OPTION}=go-on."
-        if behind.OPTION in error.next_step
-        else ""
-    )
+    as_it_is = "To leave it as it is, do not run this id again"
+    if behind.OPTION in error.next_step:  # one that was made anew is another target, whatever is asked for
+        as_it_is += (
+            f", or once with {behind.OPTION}=go-on where the folder or the table is still the same one"
+        )
     return TargetBehindError(
         f"The batch {batch.checkpoint.job} is done, and its target no longer has what it wrote: {error.what}",
         next_step="Bring back what is away (a mount, a table, the books). If the target was emptied or made anew on "
-        f"purpose: to have the rows written once more, give them an id of their own (onceonly.job).{as_it_is}",
+        f"purpose: to have the rows written once more, give them an id of their own (onceonly.job). {as_it_is}.",
     )
 
 
