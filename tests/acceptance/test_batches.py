@@ -19,6 +19,7 @@ from onceonly import errors, failpoints
 from onceonly.checkpoint.batches import BatchCheckpoint
 from onceonly.operations.find import find
 from onceonly.operations.look import newest as listed
+from onceonly_proof.embedded.s3 import EmbeddedS3
 from ways import WAIT_S, Way
 
 if TYPE_CHECKING:
@@ -231,6 +232,48 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(target: Target) -> N
     assert isinstance(ended[0], errors.SupersededError), ended
     assert target.rows() == of("a")
     assert target.left_open("a") == []
+
+
+@pytest.fixture
+def place(target: Target, tmp_path: Path) -> Iterator[str]:
+    """Return a folder for logs on a store, which the session is told how to reach."""
+    spark = target.way.spark
+    told = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    with EmbeddedS3(tmp_path / "s3") as s3:
+        s3.make_bucket("jobs")
+        for name, value in s3.hadoop().items():
+            told.set(name, value)
+        onceonly.register(spark, ledger_sink.LedgerSink)
+        yield "s3a://jobs/logs"
+        for name in s3.hadoop():
+            told.unset(name)
+        onceonly.register(spark, ledger_sink.LedgerSink)
+
+
+@pytest.mark.long
+@OF_FILES
+def test_every_row_is_there_once_where_the_log_is_on_a_store(target: Target, place: str) -> None:
+    """No part of Spark looks at the store: it needs no connector."""
+    points = [
+        "plan.after_claim",
+        "slot.after_prepare",
+        "link.before_put",
+        "link.after_put",
+        "receipt.after_put",
+    ]
+    jobs = [point.replace("_", "-") for point in points]
+    for job, point in zip(jobs, points, strict=True):
+        died = target.arm(f"{point}=kill@1")
+        with pytest.raises(Exception, match=r"(?i)python|worker|crash|EOF|reset|broken pipe"):
+            target.save(job, checkpointLocation=place)
+        assert died()
+        target.arm()
+        for _ in range(2):
+            target.save(job, checkpointLocation=place)
+        with pytest.raises(errors.ReplayMismatchError):
+            target.save(job, target.frame(job, rows=41), checkpointLocation=place)
+    assert target.rows() == of(*jobs)
+    assert not target.logs.exists()
 
 
 @OF_FILES
