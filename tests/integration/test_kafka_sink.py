@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pyarrow as pa
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
 from kafka.net.connection import KafkaConnection
 from kafka.net.transport import KafkaTCPTransport
 from kafka_query import PROPERTIES, Query, wait_for
@@ -23,6 +24,7 @@ from kafka_query import PROPERTIES, Query, wait_for
 from onceonly.errors import ConfigurationError, LogError, UnavailableError, WriteFailedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater, Unknown
 from onceonly.ports import QueryContext
+from onceonly.ports.standing import Stands
 from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.producers.pool import this_worker
@@ -218,19 +220,67 @@ def test_many_commits_at_once_go_by_several_connections_once_they_are_there(
     query.until_read(*[f"v{slot}" for slot in range(20)] * next(epochs))
 
 
-def test_without_its_marker_the_outcome_is_unknown(broker: EmbeddedKafka) -> None:
-    query = Query(broker)
-    handle = query.prepare("a")
-    assert query.commit(handle) == Committed()
-    fence(query.admin(), handle.transaction, 1000)
+def forget(broker: EmbeddedKafka, handle: Handle) -> None:
+    """Delete the group of a marker."""
     group = str(handle.data["group"])
     admin = broker.admin()
-    admin.delete_consumer_groups([group])[group].result(10)
-    outcome = query.commit(handle)
+    admin.delete_consumer_groups([group])[group].result(30)
+
+
+def by_no_rows(handle: Handle) -> Handle:
+    """Return a handle as one of many partitions, which does not say where its rows are."""
+    return Handle(transaction=handle.transaction, data={**handle.data, "written": ""})
+
+
+def test_without_its_marker_its_rows_tell_that_it_is_committed(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    handle = query.prepare("a", "b")
+    assert query.commit(handle) == Committed()
+    fence(query.admin(), handle.transaction, 1000)
+    forget(broker, handle)
+    assert query.commit(handle) == AlreadyCommitted()
+    assert query.sink.look_up(handle).stands is Stands.COMMITTED
+    outcome = query.commit(by_no_rows(handle))
     assert isinstance(outcome, Unknown)
-    assert group in outcome.reason
+    assert str(handle.data["group"]) in outcome.reason
+    assert query.sink.look_up(by_no_rows(handle)).stands is Stands.UNKNOWN
     # A seed that is drawn after the deletion is not taken for the predecessor.
     query.sink.abort(query.prepare("b", run="next"))
+    assert isinstance(query.commit(handle), Unknown)
+
+
+def test_without_its_marker_its_rows_tell_that_it_was_aborted(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    handle = query.prepare("a", "b")
+    query.sink.abort(handle)
+    query.write("after", "after")
+    forget(broker, handle)
+    assert query.sink.look_up(handle).stands is Stands.GONE
+    assert isinstance(query.commit(by_no_rows(handle)), Unknown)
+    assert isinstance(query.commit(handle), Lost)
+    assert query.read() == ["after", "after"]
+
+
+def test_rows_that_are_gone_or_follow_an_open_transaction_tell_nothing(broker: EmbeddedKafka) -> None:
+    """Nor those of another producer that stand where its own should."""
+    query = Query(broker)
+    holding = query.prepare("open", "open", slot=1)
+    handle = query.prepare("a", "b")
+    assert query.commit(handle) == Committed()
+    fence(query.admin(), handle.transaction, 1000)
+    forget(broker, handle)
+    assert isinstance(query.commit(handle), Unknown)
+    query.sink.abort(holding)
+    wait_for(lambda: query.commit(handle) == AlreadyCommitted(), "readers to come to its rows")
+    other = {"producer_id": int(str(handle.data["producer_id"])) + 1000}
+    assert isinstance(
+        query.commit(Handle(transaction=handle.transaction, data={**handle.data, **other})), Unknown
+    )
+    admin = broker.admin()
+    for deleted in admin.delete_records(
+        [TopicPartition(query.topic, each, OFFSET_END) for each in (0, 1)]
+    ).values():
+        deleted.result(30)
     assert isinstance(query.commit(handle), Unknown)
 
 

@@ -17,7 +17,17 @@ from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import CommitDelayedError, ConfigurationError, UnavailableError, WriteFailedError
 from onceonly.executor.slot import run_slot
 from onceonly.log import open_log
-from onceonly.model import AlreadyCommitted, Committed, Guarantee, Mode, Plan, RetryLater, Unknown, Vote
+from onceonly.model import (
+    AlreadyCommitted,
+    Committed,
+    Guarantee,
+    Handle,
+    Mode,
+    Plan,
+    RetryLater,
+    Unknown,
+    Vote,
+)
 from onceonly.sinks.kafka import KafkaSink, marker
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers.pool import this_worker
@@ -197,7 +207,9 @@ def coordinator(query: Query, folder: Path) -> Coordinator:
     return made
 
 
-def test_a_markers_topic_deleted_after_the_commit_leaves_the_outcome_unknown(broker: EmbeddedKafka) -> None:
+def test_a_markers_topic_deleted_after_the_commit_leaves_the_outcome_to_its_rows(
+    broker: EmbeddedKafka,
+) -> None:
     topic = "markers-to-go"
     broker.create_topic(topic)
     query = Query(broker, **{"onceonly.marker.topic": topic})
@@ -208,7 +220,9 @@ def test_a_markers_topic_deleted_after_the_commit_leaves_the_outcome_unknown(bro
     admin = broker.admin()
     admin.delete_topics([topic], operation_timeout=30)[topic].result(30)
     broker.create_topic(topic)
-    wait_for(lambda: isinstance(query.commit(handle), Unknown), "the marker to go with its topic")
+    no_rows = Handle(transaction=handle.transaction, data={**handle.data, "written": ""})
+    wait_for(lambda: isinstance(query.commit(no_rows), Unknown), "the marker to go with its topic")
+    assert query.commit(handle) == AlreadyCommitted(), "its rows tell"
     assert query.read() == ["a"]
 
 

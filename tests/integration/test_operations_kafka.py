@@ -6,12 +6,14 @@ what became of the rows.
 
 from __future__ import annotations
 
+import contextlib
 from itertools import count
 from typing import TYPE_CHECKING
 
+import confluent_kafka
 import pytest
 from test_conformance_kafka import TestKafka as KafkaSuite
-from tests.unit.killed_bench import Stage, killed_apart
+from tests.unit.killed_bench import SLOTS, Stage, killed_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,3 +84,38 @@ def test_killed_at_each_step_and_followed_by_whatever_each_row_is_there_once(
         if not is_killed:
             break
     assert nth > 8
+
+
+FOLLOWING = ((), ("commit",), ("abort", *AGAINST))
+
+
+@pytest.mark.parametrize("following", FOLLOWING, ids=["start", "commit", "abort"])
+def test_where_markers_are_deleted_after_an_abort_that_was_killed_rows_tell_what_became_of_them(
+    tmp_path: Path, kafka: EmbeddedKafka, following: tuple[str, ...]
+) -> None:
+    """Of one of two transactions it was fenced, the other is open; no link says so, and no marker any more."""
+    stage = staged(tmp_path, kafka)
+    stage.decide(2)
+    nth = next(each for each in count(1) if _has_fenced_one(stage, each))
+    admin = kafka.admin()
+    ours = [
+        each.group_id
+        for each in admin.list_consumer_groups().result().valid
+        if f".{stage.world.query}." in each.group_id
+    ]
+    assert len(ours) == SLOTS, nth
+    for deleted in admin.delete_consumer_groups(ours).values():
+        with contextlib.suppress(confluent_kafka.KafkaException):  # of the one that is open still
+            deleted.result(30)
+    if following:
+        told = stage.transactions(following[0], "chk-2", *following[1:])
+        assert told.returncode == 0 or "writes the rows again" in told.stderr, told
+    stage.start(EPOCHS)
+    stage.expect(EPOCHS)
+
+
+def _has_fenced_one(stage: Stage, nth: int) -> bool:
+    """Kill an abort before its n-th step; say whether it has ended a transaction by then."""
+    assert killed_apart(nth, stage.here, *stage.words("abort", "chk-2", *AGAINST))
+    with stage.world:
+        return len(list(stage.suite.orphans(stage.world.options))) < SLOTS

@@ -7,15 +7,14 @@ marker that ends its transaction; and their records are added up as the rows tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import UnavailableError
 from onceonly.ports.standing import Held
 from onceonly.sinks.kafka import standing
 from onceonly.sinks.kafka.committer import require_cluster
+from onceonly.sinks.kafka.fetching import OUT_OF_RANGE, Place, fetch, judge
 from onceonly.sinks.kafka.prepared import Prepared, read_places
-from onceonly.sinks.kafka.wire.answers import NONE, PutOffError, refuse_forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,20 +24,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.wire.admin import Admin
 
 _PATIENCE_S = 10.0
-_FETCH_BYTES = 4 << 20
-_OUT_OF_RANGE = 1  # OFFSET_OUT_OF_RANGE
 _COMMIT = 1
 """The second number in the key of a control record: org.apache.kafka.common.record.ControlRecordType."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    topic: str
-    partition: int
-    leader: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 def held(admin: Admin, handles: Sequence[Handle], values: Values | None = None) -> Held | None:
@@ -67,7 +54,7 @@ def held(admin: Admin, handles: Sequence[Handle], values: Values | None = None) 
             if (topic, partition) not in leaders:
                 wrong.append(f"{topic}-{partition} is not there any more")
                 continue
-            place = _Place(topic, partition, leaders[topic, partition])
+            place = Place(topic, partition, leaders[topic, partition])
             found, told = _count(admin, prepared, place, first, values)
             rows += found
             wrong += told
@@ -77,7 +64,7 @@ def held(admin: Admin, handles: Sequence[Handle], values: Values | None = None) 
 
 
 def _count(
-    admin: Admin, prepared: Prepared, place: _Place, first: int, values: Values | None
+    admin: Admin, prepared: Prepared, place: Place, first: int, values: Values | None
 ) -> tuple[int, list[str]]:
     """Count the rows that a transaction has in a partition; say what is wrong with them, if anything is."""
     start = admin.patiently(_PATIENCE_S, f"beginning of {place}", lambda: _start(admin, place))
@@ -121,22 +108,22 @@ def _is_whole(batch: Any) -> bool:  # noqa: ANN401  kafka-python is untyped
     return bool(google_crc32c.value(data) == batch.crc)
 
 
-def _start(admin: Admin, place: _Place) -> int:
+def _start(admin: Admin, place: Place) -> int:
     from onceonly.sinks.kafka.wire.requests import EARLIEST, list_offsets
 
     [topic] = admin.send(list_offsets({place.topic: [place.partition]}, EARLIEST), place.leader).topics
     [found] = topic.partitions
-    _judge(found.error_code, place)
+    judge(found.error_code, place)
     return int(found.offset)
 
 
-def _batches(admin: Admin, place: _Place, offset: int) -> Iterator[Any]:
+def _batches(admin: Admin, place: Place, offset: int) -> Iterator[Any]:
     """Yield the batches of a partition from an offset on, up to its end."""
     from onceonly.sinks.kafka.wire.requests import MemoryRecords
 
     while True:
-        answer = admin.patiently(_PATIENCE_S, f"rows of {place}", lambda: _fetch(admin, place, offset))  # noqa: B023
-        if answer.error_code == _OUT_OF_RANGE:
+        answer = admin.patiently(_PATIENCE_S, f"rows of {place}", lambda: fetch(admin, place, offset))  # noqa: B023
+        if answer.error_code == OUT_OF_RANGE:
             return  # it ends before
         records = MemoryRecords(bytes(answer.records or b""))
         before = offset
@@ -151,42 +138,3 @@ def _batches(admin: Admin, place: _Place, offset: int) -> Iterator[Any]:
                 f"Kafka gives no rows of {place} from offset {offset} on, and has some",
                 next_step="look into the broker's log",
             )
-
-
-def _fetch(admin: Admin, place: _Place, offset: int) -> Any:  # noqa: ANN401  kafka-python is untyped
-    from onceonly.sinks.kafka.wire.requests import FetchRequest
-
-    in_topic = FetchRequest.FetchTopic
-    partition = in_topic.FetchPartition(
-        partition=place.partition,
-        current_leader_epoch=-1,
-        fetch_offset=offset,
-        last_fetched_epoch=-1,
-        log_start_offset=-1,
-        partition_max_bytes=_FETCH_BYTES,
-    )
-    request = FetchRequest(
-        replica_id=-1,
-        max_wait_ms=100,
-        min_bytes=0,
-        max_bytes=_FETCH_BYTES,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[in_topic(topic=place.topic, partitions=[partition])],
-        forgotten_topics_data=[],
-        rack_id="",
-        min_version=4,  # which has record batches
-        max_version=12,  # with 13, topics are named by id
-    )
-    [topic] = admin.send(request, place.leader).responses
-    [found] = topic.partitions
-    if found.error_code != _OUT_OF_RANGE:
-        _judge(found.error_code, place)
-    return found
-
-
-def _judge(code: int, place: _Place) -> None:
-    refuse_forbidden(code, place.topic)
-    if code != NONE:
-        raise PutOffError(code, str(place))

@@ -13,7 +13,8 @@ from onceonly import background
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import Leftover
-from onceonly.sinks.kafka import marker, standing
+from onceonly.ports.standing import Stands
+from onceonly.sinks.kafka import marker, own_rows, standing
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.producers.transaction import init_request
 from onceonly.sinks.kafka.wire import names
@@ -123,8 +124,10 @@ def _look(admin: Admin, prepared: Prepared) -> Outcome | None:
             f"{name}: {fallen}; the rest of it is aborted now, and group {prepared.group} still shows "
             f"{prepared.predecessor}, the marker from before it began"
         )
+    if found is None:
+        return _by_its_rows(admin, prepared, f"{name}: {fallen}")
     return Unknown(
-        f"{name}: {fallen}; and group {prepared.group} shows {found or 'no marker'}: "
+        f"{name}: {fallen}; and group {prepared.group} shows {found}: "
         + ("somebody has committed the rest meanwhile" if found == prepared.token else "not its predecessor")
     )
 
@@ -309,11 +312,31 @@ def _look_up(admin: Admin, prepared: Prepared, code: int) -> Outcome:
             )
     if found == prepared.token:
         return AlreadyCommitted()
-    shown = "no marker (group or topic deleted, or expired)" if found is None else f"marker {found}"
+    if found is None:
+        return _by_its_rows(admin, prepared, name)
     return Unknown(
-        f"{name}; group {prepared.group} on {prepared.marker_topic}-0 shows {shown}, neither its own "
+        f"{name}; group {prepared.group} on {prepared.marker_topic}-0 shows marker {found}, neither its own "
         f"{prepared.token} nor its predecessor {prepared.predecessor}"
     )
+
+
+def _by_its_rows(admin: Admin, prepared: Prepared, name: str) -> Outcome:
+    """Ask the rows of a transaction what became of it, as nothing else is left that could tell."""
+    name = (
+        f"{name}; group {prepared.group} on {prepared.marker_topic}-0 shows no marker (group or topic deleted, or "
+        "expired)"
+    )
+    try:
+        stands, told = own_rows.ended(admin, prepared)
+        if stands is Stands.GONE:
+            fence(admin, prepared.transactional_id, _FENCE_TIMEOUT_MS)
+    except NotAnsweredError as error:
+        return RetryLater(f"{name}; and its rows: {error}")
+    except UnavailableError as error:
+        return RetryLater(f"{name}: {error.what}")
+    if stands is Stands.COMMITTED:
+        return AlreadyCommitted()
+    return Lost(f"{name}; fenced, and {told}") if stands is Stands.GONE else Unknown(f"{name}, and {told}")
 
 
 def _shows_its_token(admin: Admin, prepared: Prepared) -> bool:

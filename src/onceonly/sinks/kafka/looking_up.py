@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import UnavailableError
 from onceonly.ports.standing import Standing, Stands
-from onceonly.sinks.kafka import marker, standing
+from onceonly.sinks.kafka import marker, own_rows, standing
 from onceonly.sinks.kafka.committer import require_cluster
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.wire.answers import NONE, NotAnsweredError
@@ -68,10 +68,14 @@ def _named(admin: Admin, prepared: Prepared, state: Any) -> Standing:  # noqa: A
             Stands.GONE,
             f"its coordinator does not have it open any more, and group {prepared.group} shows the marker of before it",
         )
+    not_open = f"its coordinator does not have it open any more, and group {prepared.group} shows"
+    if shown is None:
+        stands, told = own_rows.ended(admin, prepared)
+        told = f"{not_open} no marker; {told}"
+        return Standing(stands=stands, told=told) if stands is Stands.UNKNOWN else _ended(stands, told)
     return Standing(
         stands=Stands.UNKNOWN,
-        told=f"its coordinator does not have it open any more, and group {prepared.group} shows "
-        f"{f'the marker {shown}' if shown else 'no marker'}, which is neither its own nor the one of before it",
+        told=f"{not_open} the marker {shown}, which is neither its own nor the one of before it",
     )
 
 
