@@ -193,6 +193,14 @@ class QueryCoordinator:
             self.open(vote.handle.transaction if vote.handle else "")
         return link
 
+    def lose_one(self, epoch: int) -> None:
+        """Decide an epoch, one of whose transactions is committed, and the other proven lost."""
+        kept, lost = self.decide(epoch).votes
+        (self.box / f"t{epoch}-{kept.slot}.open").rename(self.box / f"t{epoch}-{kept.slot}.done")
+        (self.box / f"t{epoch}-{lost.slot}.open").unlink()
+        repeated = self.link(epoch, 1, votes=[lost])
+        self.log.put_link(replace(repeated, carried=(kept,), reason="1 of 2 was proven lost"))
+
     def settle(self, link: Link) -> None:
         for vote in link.pending:
             name = vote.handle.transaction if vote.handle else ""

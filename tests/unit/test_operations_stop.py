@@ -120,6 +120,8 @@ def test_where_nobody_is_alive_it_says_so_and_what_is_left(world: World) -> None
     world.coordinator.settle(decided)
     world.coordinator.set_barrier(2)
     assert world.stop().next_step == f"start the query, or: onceonly transactions abort chk-2 {world.path}"
+    world.coordinator.lose_one(2)
+    assert world.stop().next_step == "start the query: no command writes again what was lost"
 
 
 def test_what_runs_without_a_word_as_on_spark_connect_is_not_taken_for_down(world: World) -> None:

@@ -122,6 +122,13 @@ def test_after_a_rescale_that_no_start_has_followed_it_says_what_to_do(coordinat
     assert "start the query once" in raised.value.next_step
 
 
+def test_what_was_lost_is_to_be_written_again_by_a_start_before(coordinator: QueryCoordinator) -> None:
+    coordinator.lose_one(1)
+    with pytest.raises(ConfigurationError, match="chk-1 of query") as raised:
+        rescale.prepare(open_checkpoint(coordinator.path), 7, force=False)
+    assert raised.value.next_step == "start the query and end it by onceonly stop"
+
+
 def test_sparks_refusals_are_given_in_its_words_and_other_failures_as_such() -> None:
     text = (
         "[STATE_REPARTITION_INVALID_CHECKPOINT.LAST_BATCH_FAILED] The provided checkpoint location 'x' is in an "

@@ -216,6 +216,19 @@ def test_an_epoch_in_doubt_is_to_be_ended_first(query: QueryCoordinator, place: 
         assert "transactions commit chk-4" in said
 
 
+def test_what_no_command_writes_again_is_to_be_written_by_a_start_or_a_fork(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    query.lose_one(4)
+    for more in ((), ("--output", "again")):
+        status, _, said = restore(place, tmp_path / "to", *more)
+        assert status == 1
+        assert "start the query once" in said
+        assert "transactions commit" not in said
+        assert "savepoint fork --same-targets" in said
+    assert run("savepoint", "fork", place, "--to", tmp_path / "to", "--same-targets").returncode == 0
+
+
 def test_beside_a_run_that_lives_it_is_refused(query: QueryCoordinator, place: Path, tmp_path: Path) -> None:
     presence = Presence.hold(str(query.path))
     try:

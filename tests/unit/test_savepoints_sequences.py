@@ -6,17 +6,20 @@ import json
 import shutil
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit import s3_double
+from tests.unit.killed_bench import SINK as FILES
+from tests.unit.killed_bench import SLOTS, Stage
 from tests.unit.operator_bench import QUERY, QueryCoordinator, broken_off_before_its_claim, run
 from tests.unit.store_bench import at_home, serving
 from tests.unit.test_savepoints_withdraw import Job
 
 from onceonly import savepoints
 from onceonly.coordinator.query import QueryCoordinator as Planner
-from onceonly.errors import CheckpointMovedError, ConfigurationError, UnavailableError
+from onceonly.errors import CheckpointMovedError, ConfigurationError, TargetBehindError, UnavailableError
 from onceonly.log import open_log
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
@@ -29,10 +32,10 @@ from onceonly.settings.query import QuerySettings
 from onceonly.settings.savepoints import Keeping
 from onceonly.stores.opened import address_of, open_store
 from onceonly.stores.port import put_once
+from onceonly_proof.conformance.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tests.unit.operator_bench import Ran
 
@@ -463,3 +466,59 @@ def test_a_query_is_not_started_that_would_keep_its_savepoints_in_its_checkpoint
     kept = Keeping(every_s=3600.0, place=str(query.path / "savepoints"), keep=3)
     with pytest.raises(ConfigurationError, match="which the savepoint shall outlive"):
         Planner(QuerySettings(checkpoint=str(query.path), savepoints=kept), actor="planner", application="a")
+
+
+def test_where_the_target_of_a_decided_epoch_is_gone_for_good_a_fork_goes_on_as_every_command_tells(
+    tmp_path: Path,
+) -> None:
+    """No command ends that epoch any more, and each says so in place of another that refuses as well."""
+    stage = Stage(tmp_path)
+    stage.start(2)
+    stage.decide(2)
+    target = Path(stage.world.options["path"])
+    target.rename(tmp_path / "aside")
+    target.mkdir()
+    path = str(stage.checkpoint)
+    listed = json.loads(run("transactions", "list", "--json", path).stdout)
+    name = listed["checkpoints"][0]["transactions"][0]["transaction"]
+    [told] = json.loads(run("transactions", "explain", name, path, "--json", *FILES).stdout)["transactions"]
+    assert (told["standing"], told["command"]) == ("unknown", None)
+    assert "it stops before it reads a row" in told["next_start"]
+    against = ("--against-decision", "--because", "made anew")
+    place, to = tmp_path / "place", tmp_path / "fork"
+    assert run("savepoint", "create", path, place).returncode == 0
+    for done in (
+        stage.transactions("commit", "chk-2"),
+        stage.transactions("abort", "chk-2", *against),
+        run("savepoint", "restore", place, "--to", to, "--output", "again", "--yes", *FILES),
+    ):
+        assert done.returncode in {1, 64}
+        assert "savepoint fork --same-targets" in done.stderr
+    assert run("savepoint", "fork", place, "--to", to, "--same-targets").returncode == 0
+    with pytest.raises(TargetBehindError):
+        stage.start(4)
+    stage.world.options["onceonly.target.behind"] = "go-on"
+    with pytest.raises(ConfigurationError, match="savepoint fork --same-targets"):
+        stage.start(4)
+    del stage.world.options["onceonly.target.behind"]
+    stage.start(4, to)
+    gone = Workload(epochs=2, slots=SLOTS).numbers()
+    wanted = [each for each in Workload(epochs=4, slots=SLOTS).numbers() if each not in gone]
+    with stage.world:
+        stage.world.expect(wanted, "the fork writes what was pending, and what follows")
+
+
+@pytest.mark.parametrize("more", [("box:password=x",), ("password=x",)])
+def test_an_option_that_does_not_say_where_a_target_is_is_not_blamed(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    query = QueryCoordinator(tmp_path / "query")
+    link = query.link(0, votes=[query.vote(0)])
+    query.set_barrier(0)
+    query.log.put_link(replace(link, settings={"box": {"topic_id": "former"}}))
+    query.open("t0-0")
+    given = [word for each in more for word in ("--option", each)]
+    told = run("transactions", "commit", "chk-0", query.path, "--yes", *given)
+    assert told.returncode == 64
+    assert "bring back what the name led to" in told.stderr
+    assert "correct the option" not in told.stderr

@@ -39,7 +39,9 @@ def in_doubt(error: InDoubtError, checkpoint: str, epoch: int, applications: Col
         return InDoubtError(
             error.what,
             next_step=f"{error.next_step} If it comes again: onceonly transactions list {path} names what is in doubt, "
-            f"and onceonly transactions explain TRANSACTION {path} what to type",
+            f"and onceonly transactions explain TRANSACTION {path} what to type. Where nobody can tell for good, and "
+            "its rows are not in the target: onceonly savepoint create, and savepoint fork --same-targets, which "
+            "writes them again",
         )
     return InDoubtError(
         f"{error.what} {aborts[-1].sentence}",

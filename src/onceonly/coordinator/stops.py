@@ -114,7 +114,8 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
         "Decided transactions are still pending for another target; none was touched.",
         (
             "Start once with the former options, and with the former target brought back where it is another one (not "
-            "mounted, emptied, made anew), so that they are committed; then change them."
+            "mounted, emptied, made anew), so that they are committed; then change them. If that is gone for good, "
+            "take a savepoint, and go on with a fork of it: onceonly savepoint fork --same-targets."
         ),
     ),
     StopReason.OWED: (

@@ -214,6 +214,13 @@ def _outlook(model: CheckpointModel, handle: HandleView, standing: Standing) -> 
     }[standing.stands]
     if standing.hindered:
         does = f"{stops}: a part of what waits is gone, or damaged"
+    if isinstance(standing, sinks.Elsewhere):
+        does = (
+            "where its options lead there, too, it stops before it reads a row, and nothing is touched: what was "
+            "decided for one target never goes to another"
+        )
+        refused = "to abort it: that is refused as well, as long as its target is another one"
+        return _alive(model) or does, "", refused
     opposite = "to abort it (--against-decision --because TEXT): "
     opposite += (
         "its rows are visible, and no command here takes them back"

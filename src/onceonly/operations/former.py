@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     After: TypeAlias = list[tuple[Checkpoint, list["Beyond"]]]
 
+FORK = "onceonly savepoint fork --same-targets: the fork writes again what the savepoint does not have"
 _TRIES = 5
 _KEYED = frozenset({"redis", "cassandra", "opensearch", "elasticsearch"})
 
@@ -191,11 +192,17 @@ def beyond(checkpoint: Checkpoint, epoch: int) -> list[Beyond]:
         if not chain or chain[-1].kind is not LinkKind.COMMIT:
             continue
         if checkpoint.log.receipt(number) is None:
+            # A link with a reason names what is lost: only a start writes that again.
+            told, ends = "not known to be committed: nobody could tell what stands in its targets", ""
+            if chain[-1].reason:
+                told, ends = (
+                    "in part lost, to be written again",
+                    "start the query once, which writes it again",
+                )
             raise InDoubtError(
-                f"chk-{number} of {checkpoint.path} is decided, and not known to be committed: nobody could tell what "
-                "stands in its targets",
-                next_step=f"onceonly transactions commit chk-{number} {shlex.quote(checkpoint.path)}, then run this "
-                "again",
+                f"chk-{number} of {checkpoint.path} is decided, and {told}",
+                next_step=f"{ends or f'onceonly transactions commit chk-{number} {shlex.quote(checkpoint.path)}'}, "
+                f"then run this again; or, where that is not possible or wanted, {FORK}",
             )
         outputs[number] = by_sink(chain[-1])
         said |= dict.fromkeys(chain[-1].settings, chain[-1])

@@ -48,8 +48,12 @@ def prepare(checkpoint: Checkpoint, partitions: int, *, force: bool) -> Rescalin
         raise ConfigurationError(
             f"{epoch.view.name} of query {checkpoint.query} is {epoch.view.state.value}: {len(owed)} of its "
             "transactions are not known to be committed",
-            next_step=f"start the query and end it by onceonly stop, or: onceonly transactions commit "
-            f"{epoch.view.name} {shlex.quote(checkpoint.path)}",
+            next_step="start the query and end it by onceonly stop"
+            + (
+                f", or: onceonly transactions commit {epoch.view.name} {shlex.quote(checkpoint.path)}"
+                if epoch.view.state is EpochState.DECIDED
+                else ""
+            ),
         )
     begun = checkpoint.told.epoch()
     if (

@@ -34,8 +34,23 @@ if TYPE_CHECKING:
 # something open too; one that no epoch has used for longer is not asked.
 _EPOCHS = 2
 _CLOSE_S = 10.0
+# The way on from transactions that nothing can commit or abort any more.
+_GONE_FOR_GOOD = (
+    "if that is gone for good, onceonly savepoint create, and savepoint fork --same-targets: it goes on after the "
+    "newest epoch that is committed, and writes again what was pending"
+)
 # What an option is called that says where a target is.
 _ADDRESS = re.compile(r"(servers?|hosts?|url|uri|endpoint|address|path|folder)$", re.IGNORECASE)
+
+
+class _OtherTargetError(ConfigurationError):
+    """A sink leads to another target than the log names."""
+
+
+class Elsewhere(Standing):
+    """What is known of a transaction whose target is another one than the log names: nothing."""
+
+    __slots__ = ()
 
 
 def chains(checkpoint: Checkpoint, *, since: int | None = None) -> Iterator[tuple[Link, ...]]:
@@ -161,9 +176,9 @@ def refuse_other_target(
         differ = differing(then, now)
         if differ:
             shown = "; ".join(f"{key} is {_value(now, key)}, and was {_value(then, key)}" for key in differ)
-            raise ConfigurationError(
+            raise _OtherTargetError(
                 f"the sink {name} of query {checkpoint.query} has another target than in link {link.name}: {shown}",
-                next_step=f"{_blame(given, name, differ)}; nothing was changed",
+                next_step=f"{_blame(given, name, differ, link)}; nothing was changed",
             )
 
 
@@ -247,7 +262,8 @@ def look_up(
             for name, handle in transactions:
                 told[name, handle.transaction] = standing(made.get(name), handle, within_s=within_s)
     except OnceonlyError as error:
-        unknown = Standing(stands=Stands.UNKNOWN, told=f"{error.what} ({typed(error)})")
+        kind = Elsewhere if isinstance(error, _OtherTargetError) else Standing
+        unknown = kind(stands=Stands.UNKNOWN, told=f"{error.what} ({typed(error)})")
         told = {(name, handle.transaction): unknown for name, handle in transactions} | told
     return told
 
@@ -304,15 +320,19 @@ def _value(identity: Mapping[str, str | int], key: str) -> str:
     return repr(identity[key]) if key in identity else "not known"
 
 
-def _blame(given: Given, name: str, differ: Collection[str]) -> str:
-    """Name the options that may have led elsewhere: those called like what differs, or else all that were given."""
+def _blame(given: Given, name: str, differ: Collection[str], link: Link) -> str:
+    """Name the options that may have led elsewhere: those called like what differs; else say that it may be gone."""
     options = [*given.options, *given.by_sink.get(name, {})]
-    blamed = [option for option in options if option in differ] or options
-    if blamed:
+    if blamed := [option for option in options if option in differ]:
         return f"correct the option {', '.join(dict.fromkeys(blamed))}, or leave it out"
-    if name in given.classes:
+    used = link.uses.get(name)
+    if name in given.classes and (used is None or given.classes[name] != used.sink):
         return f"correct --sink {name}={given.classes[name]}, or leave it out"
-    return "no option given here changes it: bring back what the name led to, or give the former target by --option"
+    others = f"if one of {', '.join(dict.fromkeys(options))} leads elsewhere, correct it; else"
+    return (
+        f"{others if options else 'no option given here changes it:'} bring back what the name led to, or give the "
+        f"former target by --option; {_GONE_FOR_GOOD}"
+    )
 
 
 def _load(name: str, path: str) -> SinkClass:

@@ -18,7 +18,7 @@ from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stops import Stop, StopFiles
 from onceonly.operations import look, sinks
 from onceonly.operations.heard import NOTED_S, leaves_word
-from onceonly.operations.states import OWED, SETTLED, is_closed, is_quiet
+from onceonly.operations.states import SETTLED, EpochState, is_closed, is_quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,10 @@ class Outcome:
         if self.ended is Ended.RUNNING:
             return "ask again: the request stands, and the run ends when its epoch does; stopping its process is safe"
         if not self.is_settled and self.newest is not None:
-            verb = "commit" if self.newest.view.state in OWED else "abort"
+            state = self.newest.view.state
+            if state is EpochState.REPAIRING:
+                return "start the query: no command writes again what was lost"
+            verb = "commit" if state is EpochState.DECIDED else "abort"
             return f"start the query, or: onceonly transactions {verb} {self.newest.view.name} {shlex.quote(self.path)}"
         return ""
 
