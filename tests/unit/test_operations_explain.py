@@ -141,6 +141,10 @@ def test_what_is_open_beside_a_settled_epoch_is_ended_by_the_command_that_is_tol
     assert f"what is open beside it is aborted by {found['command']}" in refused.stderr
     assert run(*str(found["command"]).split()[1:], "--yes").returncode == 0
     assert "loser.open" not in coordinator.seen()
+    told = run("transactions", "explain", "lose", coordinator.path)
+    assert told.returncode == 0, "what a command has aborted is no unknown name"
+    assert "transaction loser is aborted: chk-0 was ended by hand (commit)" in told.stderr
+    assert run("transactions", "explain", "other", coordinator.path).returncode == 64
 
 
 def test_at_most_once_the_next_start_gives_it_up(coordinator: QueryCoordinator) -> None:

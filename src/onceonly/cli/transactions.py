@@ -144,7 +144,10 @@ def explain(  # noqa: PLR0913  one parameter for each option
             *shared.blocks([render.explanation(checkpoint.query, each) for checkpoint, each in known])
         )
     status = shared.report(problems, others=bool(found))
-    if not known and not status:
+    aborted = [each for checkpoint, _ in found for each in operation.aborted_by_hand(checkpoint, name)]
+    if not known and aborted:
+        shared.tell("\n".join(aborted))
+    elif not known and not status:
         raise ConfigurationError(
             f"no checkpoint in {path} has a transaction {name!r} with details, and no target has one open",
             next_step="look at onceonly transactions list --all --ask; of older epochs the log keeps a line each",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
 from onceonly.log import files, left
+from onceonly.log.actions import ActionFiles
 from onceonly.model import Guarantee, LinkKind, seconds_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.states import HandleState, meaning
@@ -110,6 +111,17 @@ def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float 
     told = sinks.look_up(checkpoint, given, [(sink, item.handle)], within_s=within_s)
     command = "" if model.run.alive else look.abort_by_hand(checkpoint, item.transaction)
     return of_undecided(model, sink, item, told[sink, item.transaction], command)
+
+
+def aborted_by_hand(checkpoint: Checkpoint, name: str) -> list[str]:
+    """Say of each transaction of this name, or that begins with it, who has aborted it. Any process; reads only."""
+    told = {
+        each: f"transaction {each} is aborted: {action.sentence}; nothing is to be done"
+        for action in reversed(ActionFiles(checkpoint.store).newest())
+        for each in action.aborted
+        if action.after and each.startswith(name)
+    }
+    return list(told.values())
 
 
 def of_decided(model: CheckpointModel, handle: HandleView, standing: Standing) -> Explanation:
