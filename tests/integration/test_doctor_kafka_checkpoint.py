@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -130,6 +130,24 @@ def test_rows_that_were_deleted_before_they_were_read(job: Job, broker: Embedded
     for answer in admin.delete_records([TopicPartition(job.topic, 0, 2)]).values():
         answer.result(30)
     wait_for(lambda: set(ill(job)) == {("source", "has what follows")}, "the rows to be gone")
+
+
+def test_where_markers_are_gone_rows_tell_and_where_these_are_gone_too_it_is_not_said_to_be_well(
+    job: Job, broker: EmbeddedKafka, capfd: pytest.CaptureFixture[str]
+) -> None:
+    admin = broker.admin()
+    groups = [each.group_id for each in admin.list_consumer_groups().result().valid]
+    for deleted in admin.delete_consumer_groups([each for each in groups if job.kafka.id in each]).values():
+        deleted.result(30)
+    assert ill(job) == {}
+    ends = [TopicPartition(job.kafka.topic, each, OFFSET_END) for each in (0, 1)]
+    for answer in admin.delete_records(ends).values():
+        answer.result(30)
+    wait_for(lambda: ill(job), "the rows to be gone")
+    [(probe, told)] = ill(job).items()
+    assert probe == ("targets", "hold what was committed")
+    assert "cannot be told" in told
+    assert "cannot be told" not in capfd.readouterr().err, "it is in the answer"
 
 
 def test_a_time_out_that_the_broker_does_not_allow(job: Job) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from contextlib import nullcontext
 from dataclasses import replace
@@ -65,6 +66,15 @@ class Back(BoxSink):
         raise TargetBehindError(f"it lacks chk-{epoch} of {context.query}", next_step="see to it")
 
 
+class Doubtful(BoxSink):
+    """A sink that cannot tell whether its target went back, and warns of that."""
+
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        logging.getLogger("onceonly").warning(
+            "%s: chk-%d cannot be told of %d", context.sink, epoch, len(handles)
+        )
+
+
 @pytest.fixture
 def coordinator(tmp_path: Path) -> QueryCoordinator:
     return well(tmp_path / "cp")
@@ -84,6 +94,16 @@ def test_a_target_that_went_back(coordinator: QueryCoordinator) -> None:
     use = replace(newest.uses["box"], options={**newest.uses["box"].options, behind.OPTION: behind.GO_ON})
     link_file(coordinator, 24).write_bytes(encode("link", replace(newest, uses={"box": use})))
     assert sick(coordinator, box=f"{__name__}:Back") == set()
+
+
+def test_a_target_that_cannot_tell_whether_it_went_back_is_not_said_to_be_well(
+    coordinator: QueryCoordinator,
+) -> None:
+    found = doctor.examine(str(coordinator.path), Given(classes={"box": f"{__name__}:Doubtful"}), within_s=10)
+    [held] = [each for each in found if each.probe == "hold what was committed"]
+    assert (held.health, held.told) == (Health.UNASKED, "box: chk-24 cannot be told of 2")
+    assert f"onceonly audit {coordinator.path}" in held.next_step
+    assert sick(coordinator, box=f"{__name__}:Doubtful") == set(), "it is no alarm"
 
 
 def test_a_target_that_is_ahead_is_told_with_what_it_holds(coordinator: QueryCoordinator) -> None:

@@ -15,7 +15,8 @@ from onceonly.errors import ConfigurationError, TargetBehindError
 from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, Handle, Mode, Vote
 from onceonly.ports import QueryContext, WriteContext
-from onceonly.sinks.kafka import marker
+from onceonly.ports.standing import Stands
+from onceonly.sinks.kafka import marker, own_rows
 from onceonly.sinks.kafka.checks import past, topic_ids
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.wire.answers import UNKNOWN_TOPIC
@@ -116,6 +117,15 @@ def test_a_marker_that_is_not_there_any_more_proves_nothing(
 ) -> None:
     look(shows)
     assert "expired" in caplog.text
+
+
+@pytest.mark.parametrize("stands", Stands)
+def test_where_a_marker_is_not_there_any_more_its_rows_tell_whether_they_are(
+    stands: Stands, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_rows, "ended", lambda _admin, _prepared: (stands, "its rows"))
+    look(None)
+    assert ("expired" in caplog.text) == (stands is not Stands.COMMITTED)
 
 
 OLD, NEW = UUID(int=1), UUID(int=2)

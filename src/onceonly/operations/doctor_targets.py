@@ -5,6 +5,8 @@ Reads only. The log is read after a target, so that what a run commits meanwhile
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import shlex
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +20,7 @@ from onceonly.operations.probes import Sick, Unasked
 from onceonly.words import n
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from onceonly.coordinator.coordinator import Participant
     from onceonly.model import Handle
@@ -69,13 +71,32 @@ def hold_it(checkpoint: Checkpoint, given: Given) -> None:
             if each.use is None or each.use.options.get(behind.OPTION) != behind.GO_ON
         }
         around = checkpoint.log.around(newest, owners=False)
-        look_back(
-            past_of(checkpoint.log, newest, around, asked.keys()).written,
-            asked,
-            about=f"Query {checkpoint.query}, chk-{newest}",
-            context=lambda name: sinks.context_of(checkpoint.query, name, asked[name]),
-            checked=True,
+        with _warnings() as told:
+            look_back(
+                past_of(checkpoint.log, newest, around, asked.keys()).written,
+                asked,
+                about=f"Query {checkpoint.query}, chk-{newest}",
+                context=lambda name: sinks.context_of(checkpoint.query, name, asked[name]),
+                checked=True,
+            )
+    if told:
+        raise Unasked(
+            " ".join(told), f"onceonly audit {shlex.quote(checkpoint.path)} says what stands in the target"
         )
+
+
+@contextlib.contextmanager
+def _warnings() -> Iterator[list[str]]:
+    """Collect what a start would warn of, in place of the log."""
+    told: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("onceonly")
+    logger.addHandler(handler)
+    try:
+        yield told
+    finally:
+        logger.removeHandler(handler)
 
 
 def not_ahead(checkpoint: Checkpoint, given: Given) -> None:

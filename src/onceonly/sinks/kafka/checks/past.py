@@ -2,7 +2,7 @@
 
 A cluster goes back when a backup is restored, or when clients are led to a mirror that lags. Its markers are offsets of
 groups, and go back with it: one that is older than what the log knows to be committed proves it. One that is not there
-proves nothing, as offsets expire and groups are deleted.
+proves nothing, as offsets expire and groups are deleted; then the rows are looked for themselves.
 
 What is proven of a slot: it lacks the epoch whose marker it should show; and where it shows an older one than the
 predecessor of that, also the epoch of the predecessor. Of epochs between nothing is proven, as the slot may have had no
@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.families import behind
-from onceonly.sinks.kafka import marker
+from onceonly.ports.standing import Stands
+from onceonly.sinks.kafka import marker, own_rows
 from onceonly.sinks.kafka.checks import topic_ids
 from onceonly.sinks.kafka.checks.target import id_prefix
 from onceonly.sinks.kafka.prepared import Prepared
+from onceonly.sinks.kafka.wire.answers import NotAnsweredError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -61,6 +63,11 @@ def look_back(
     who = f"Query {context.query}, sink {context.sink}"
     _tell_made_anew(admin, written, who, epoch)
     if absent:
+        stand = background.spread(
+            "onceonly-past", lambda pair: _stands(admin, pair[0]), absent, threads_max=_THREADS_MAX
+        )
+        absent = [pair for pair, is_there in zip(absent, stand, strict=True) if not is_there]
+    if absent:
         log.warning(
             "%s: %d of %d markers of chk-%d are not in Kafka any more (group %s): their offsets have expired, or the "
             "groups or the marker's topic were deleted. Whether the cluster still holds that epoch cannot be told.",
@@ -90,6 +97,14 @@ def look_back(
         "be there twice",
         goes_on=options.goes_on_behind,
     )
+
+
+def _stands(admin: Admin, each: Prepared) -> bool:
+    """Say whether the rows of a transaction are seen to be there; not, too, where that cannot be told."""
+    try:
+        return own_rows.ended(admin, each)[0] is Stands.COMMITTED
+    except NotAnsweredError:
+        return False
 
 
 def _lacks_predecessor(each: Prepared, token: str | None) -> bool:
