@@ -27,7 +27,7 @@ from onceonly.errors import (
 from onceonly.operations.journals import drop, drop_reader
 from onceonly.sources.journal import Journal, Position, claims
 from onceonly.sources.journal import writer as writing
-from onceonly.sources.journal.segments import CLAIMS, FOLDS, SEGMENTS, decode, encode, name_of
+from onceonly.sources.journal.segments import CLAIMS, FOLDS, FORMAT, SEGMENTS, decode, encode, name_of
 from onceonly.sources.journal.window import Window
 from onceonly.stores.folder import LocalStore
 from onceonly_proof.disk import CHANGES, Fault, How
@@ -691,6 +691,49 @@ def test_a_newer_version_is_refused_by_name(place: Path) -> None:
     data = segment(place, 1).read_bytes()
     segment(place, 1).write_bytes(data.replace(b'"version":1', b'"version":2'))
     with pytest.raises(JournalError, match="format 2, written by a newer onceonly"):
+        opened(place)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b'"rows":1', b'"rows":"one"'), (b"\xff\xff\xff\xff", b"\x00\x00\x00\x09")],
+    ids=["head", "rows"],
+)
+def test_a_segment_of_another_version_is_not_called_damaged(before: bytes, after: bytes, place: Path) -> None:
+    """Its head, or its rows, say what this version does not know."""
+    with opened(place) as writer:
+        writer.append(rows("a"))
+    body = FORMAT.unseal(segment(place, 1).read_bytes(), kind="segment", where="")
+    segment(place, 1).write_bytes(FORMAT.seal("segment", body.replace(before, after, 1)))
+    with pytest.raises(
+        JournalError, match=r"is whole, and says what .* another version of it wrote it"
+    ) as told:
+        opened(place)
+    assert told.value.next_step is not None
+    assert "upgrade onceonly" in told.value.next_step
+
+
+def test_a_head_of_another_version_is_not_called_damaged_where_it_alone_is_read(place: Path) -> None:
+    with opened(place) as writer:
+        writer.append(rows("a"))
+    identity = Journal.at(str(place)).identity()
+    assert identity is not None
+    body = FORMAT.unseal(segment(place, 1).read_bytes(), kind="segment", where="")
+    segment(place, 1).write_bytes(FORMAT.seal("segment", body.replace(b'"rows":1', b'"rows":"one"')))
+    with pytest.raises(JournalError, match="another version of it wrote it"):
+        Journal.at(str(place)).head(1, identity.journal)
+
+
+def test_a_fold_of_another_version_is_not_called_damaged(place: Path) -> None:
+    with opened(place) as writer:
+        for each in "abc":
+            writer.append(rows(each))
+        read_upto(place, 2)
+        writer.tidy(now=True)
+    fold = place / name_of(FOLDS, 2)
+    body = FORMAT.unseal(fold.read_bytes(), kind="fold", where="")
+    fold.write_bytes(FORMAT.seal("fold", body.replace(b'"at_s":', b'"at_s":[],"was":')))
+    with pytest.raises(JournalError, match="another version of it wrote it"):
         opened(place)
 
 

@@ -131,11 +131,14 @@ class Format:
         try:
             return decoder(into).decode(text)
         except UNREADABLE as error:
-            raise self.error(
-                f"{where} is whole, and says what this onceonly does not know: another version of it wrote it "
-                f"({error})",
-                next_step=f"upgrade onceonly on driver and executors to the version that wrote it; or {self.restore}",
-            ) from None
+            raise self.unknown(where, error) from None
+
+    def unknown(self, where: str, why: Exception) -> OnceonlyError:
+        """Make the error for a file that is whole by its checksum, and says what is not known."""
+        return self.error(
+            f"{where} is whole, and says what this onceonly does not know: another version of it wrote it ({why})",
+            next_step=f"upgrade onceonly on driver and executors to the version that wrote it; or {self.restore}",
+        )
 
     def _check_version(self, line: bytes, where: str) -> None:
         try:

@@ -140,19 +140,25 @@ def decode(data: bytes, number: int, *, where: str) -> tuple[Segment, pa.Table]:
     head, body = _open(FORMAT.unseal(data, kind="segment", where=where), Segment, where)
     _require_number(head, number, where)
     pa = arrow()
-    with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
-        return head, stream.read_all()
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
+            return head, stream.read_all()
+    except pa.ArrowException as error:
+        raise FORMAT.unknown(where, error) from None
 
 
 def decode_head(data: bytes, number: int, *, where: str) -> Segment | None:
-    """Return what a segment says of itself from its first bytes; None where that is longer. Raises ``JournalError``.
+    """Return what a segment says of itself from its first bytes. Raises ``JournalError``.
 
-    Whoever reads its rows sees whether it is damaged.
+    None where that is longer, or is not known. Whoever reads its rows sees whether it is damaged.
     """
-    body = FORMAT.begun(data, kind="segment", where=where)
-    if b"\n" not in body:
+    line, newline, _ = FORMAT.begun(data, kind="segment", where=where).partition(b"\n")
+    try:
+        head = decoder(Segment).decode(line) if newline else None
+    except UNREADABLE:
+        head = None
+    if head is None:
         return None
-    head, _ = _open(body, Segment, where)
     _require_number(head, number, where)
     return head
 
@@ -221,8 +227,4 @@ def _require_number(head: Segment, number: int, where: str) -> None:
 
 def _open(body: bytes, form: type[T], where: str) -> tuple[T, memoryview]:
     end = body.find(b"\n")
-    try:
-        head = decoder(form).decode(body[:end])
-    except UNREADABLE as error:
-        raise FORMAT.refuse(f"{where} cannot be read: {error}") from None
-    return head, memoryview(body)[end + 1 :]
+    return FORMAT.decode(body[:end], form, where=where), memoryview(body)[end + 1 :]
