@@ -40,6 +40,8 @@ class Stream:
         self.status, self.hours = "ACTIVE", 24
         self.page = 10_000
         """How many records a call gives at most, whatever is asked."""
+        self.is_vague = False
+        """Whether each answer says that nothing follows, as kinesalite's do."""
         self._sequence = 0
         self._lock = threading.RLock()
 
@@ -155,7 +157,7 @@ class Stream:
             is_end = shard.closed and end == len(shard.records)
             answer = {
                 "Records": shard.records[at:end],
-                "MillisBehindLatest": 0 if end == len(shard.records) else 1000,
+                "MillisBehindLatest": 0 if end == len(shard.records) or self.is_vague else 1000,
                 **self._told(),
             }
             return answer if is_end else {**answer, "NextShardIterator": f"{name}:{end}:{age}"}

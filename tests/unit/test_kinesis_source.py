@@ -895,6 +895,24 @@ def test_what_comes_later_is_for_the_next_run(tmp_path: Path) -> None:
     assert Counter(query.drain()) == Counter(wanted + later)
 
 
+@pytest.mark.parametrize(
+    ("count", "most"), [(25_000, None), (50, 20)], ids=["pages of the service", "a limit"]
+)
+def test_a_full_answer_is_not_the_last_one_whatever_it_says_of_what_follows(
+    tmp_path: Path, count: int, most: int | None
+) -> None:
+    """As kinesalite, and what is made of it, say that nothing does."""
+    stream = Stream()
+    stream.is_vague = True
+    wanted = fill(stream, range(count))
+    query = Query(stream, tmp_path)
+    query.planner.stop_at_now()
+    query.drain(most)
+    assert len(query.rows) == len(wanted)
+    assert set(query.rows) == set(wanted)
+    assert not query.plan(most)
+
+
 def test_it_ends_though_records_never_cease_to_come(tmp_path: Path) -> None:
     stream = Stream()
     wanted = fill(stream, range(50))

@@ -130,7 +130,7 @@ class Task:
                 ends[name] = end
                 sizes[name] += sum(len(each["Data"]) for each in more)
                 left = None if left is None else left - len(more)
-                is_done = end.is_closed or not end.behind_ms or end.reached is not None
+                is_done = end.is_closed or shards[name].is_at_tip or end.reached is not None
                 if is_done or sizes[name] >= options.shard_bytes_max:
                     unread.remove(name)
                 if left is not None and left <= 0:
@@ -189,7 +189,7 @@ def _advance(shard: Shard, room: int, until: float | None, before: int) -> tuple
             last = Position.after(records[kept - 1]["SequenceNumber"]) if kept else began
             seen = arrival_s(records[kept])
             return records[:kept], End(position=last, rows=before + kept, reached=until, seen=seen)
-    is_done = shard.is_closed or not shard.behind_ms
+    is_done = shard.is_closed or shard.is_at_tip
     return records, End(
         position=shard.position,
         rows=before + len(records),

@@ -52,6 +52,9 @@ class Shard:
         """The iterator that goes on from here; None where there is none yet, or the shard is at its end."""
         self.is_closed = False
         self.behind_ms = 1
+        self.is_at_tip = False
+        """Whether nothing follows, by the last answer. A full one does not tell, as a double of the service says 0
+        ``behind_ms`` in each."""
         self.seen_s = seen_s
         """What follows here, in this shard or its children, came later, by the service's clock; None: not known."""
         self._stream = stream
@@ -70,14 +73,14 @@ class Shard:
                 break
             if self.next is None:
                 self.next = self._iterator()
-            more = self._expected is not None
+            asked = min(limit + (self._expected is not None), LIMIT_MAX)
             try:
                 answer = self._stream.ask(
                     "get_records",
                     own=("ExpiredIteratorException",),
                     named=False,
                     ShardIterator=self.next,
-                    Limit=min(limit + more, LIMIT_MAX),
+                    Limit=asked,
                 )
             except RefusedCallError:  # of five minutes ago, or of another key's
                 self.next = None
@@ -86,6 +89,7 @@ class Shard:
             self.next = answer.get("NextShardIterator")
             self.behind_ms = int(answer.get("MillisBehindLatest") or 0)
             self.is_closed = self.next is None
+            self.is_at_tip = not self.behind_ms and len(found) < asked
             if self._expected is not None:
                 if not found and not self.is_closed and self.behind_ms:
                     continue  # gaps are allowed
@@ -99,7 +103,7 @@ class Shard:
 
     def _seen(self, answer: Mapping[str, Any]) -> float | None:
         """Return since when there may be more. A closed shard does not tell since when its children have some."""
-        if not self.behind_ms and not self.is_closed:
+        if self.is_at_tip and not self.is_closed:
             return told_s(answer)
         return arrival_s(answer["Records"][-1]) if answer["Records"] else self.seen_s
 
