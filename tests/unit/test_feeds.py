@@ -273,7 +273,7 @@ def test_no_line_is_left_out_because_those_without_an_id_are_many(monkeypatch: p
         gather = Gather(
             {"value": "binary", "arrived": "timestamp", "id": "string", "event": "string"}, Limits()
         )
-        lines = http_rows.Lines("7", "id")
+        lines = http_rows.Lines("7", "id", "a server", "")
         for each in given:
             lines.take(each, gather)
         found: list[str] = gather.take().rows.column("id").to_pylist()
@@ -543,6 +543,84 @@ def test_an_answer_that_will_not_change_ends_the_query(
         error = lives("http", server).error()
         assert isinstance(error, ConfigurationError)
         assert says in str(error)
+
+
+HTML = OK + b"text/html; charset=utf-8\r\n\r\n"
+PAGE = [HTML, b"<html>\n<h1>Log in</h1>\n</html>\n"]
+
+
+def test_a_page_for_people_is_no_row(lives: Callable[..., Life]) -> None:
+    with ScriptedServer(PAGE, http=True) as server:
+        life = lives("http", server)
+        error = life.error()
+    assert isinstance(error, ConfigurationError)
+    assert "answered with a page for people (text/html), and no rows" in str(error)
+    assert "header.Authorization" in str(error)
+    assert life.rows() == []
+
+
+def test_a_page_to_log_in_that_a_server_sends_on_to_is_told_with_its_address(
+    lives: Callable[..., Life],
+) -> None:
+    with ScriptedServer(PAGE, http=True) as login:
+        on = f"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://127.0.0.1:{login.port}/login?of=s3cret\r\n"
+        with ScriptedServer([f"{on}\r\n".encode()], http=True) as server:
+            life = lives("http", server, id="id", resume="header:Last-Event-ID")
+            told = str(life.error())
+    assert f"from http://127.0.0.1:{login.port}/login, to which it sends on, (text/html)" in told
+    assert "s3cret" not in told
+    assert life.rows() == []
+
+
+def test_a_page_in_between_may_pass_as_while_a_server_is_being_repaired(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([LINES, line(1)], PAGE, [LINES, line(2), STALL], http=True) as server:
+        life = lives("http", server, id="id", resume="header:Last-Event-ID")
+        assert life.values(2) == [line(1).strip(), line(2).strip()]
+
+
+JSON = OK + b"application/json\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        (b'[{"id": 1}, {"id": 2}]', "sends one JSON array (application/json), and not lines"),
+        (b'[{"id": 1}, {"id": 2}]\n', "sends a JSON array (application/json), and not lines"),
+        (b'[\n{"id": 1},\n{"id": 2}\n]\n', "sends a JSON document of several lines (application/json)"),
+        (b'[{"id": 1},\n{"id": 2}]', "sends a JSON document of several lines (application/json)"),
+        (b'{\n  "id": 1\n}\n', "sends a JSON document of several lines (application/json)"),
+    ],
+    ids=["array", "array and line end", "array of lines", "array from its first line on", "object of lines"],
+)
+def test_a_json_document_that_is_no_lines_is_told_and_gives_no_row(
+    lives: Callable[..., Life], sent: bytes, says: str
+) -> None:
+    with ScriptedServer([JSON, sent], http=True) as server:
+        life = lives("http", server, id="id", resume="header:Last-Event-ID")
+        error = life.error()
+    assert isinstance(error, ConfigurationError)
+    assert says in str(error)
+    assert "a JSON object on each line is expected" in str(error)
+    assert life.rows() == []
+
+
+def test_an_array_without_a_line_end_is_told_whatever_it_is_sent_as(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b"[1, 2]"], http=True) as server:
+        assert "one JSON array (without a content type)" in str(lives("http", server).error())
+
+
+def test_lines_are_rows_though_they_are_sent_as_one_document_would_be(lives: Callable[..., Life]) -> None:
+    """As they always were: of arrays where nobody asks for ids, cut off, or damaged where the feed has gone on."""
+    cut = [JSON, b"[1]\n", b"[2"]
+    with ScriptedServer(cut, [JSON, b"[2]\n", b"[\n", STALL], http=True) as server:
+        assert lives("http", server).values(3) == [b"[1]", b"[2]", b"["]
+
+
+def test_no_line_ends_a_feed_that_has_begun(lives: Callable[..., Life]) -> None:
+    first, second = [JSON, line(1)], [JSON, b'{"id": \n', b"[2]\n", line(3), STALL]
+    with ScriptedServer(first, second, http=True) as server:
+        life = lives("http", server, id="id", resume="header:Last-Event-ID")
+        assert life.values(4) == [line(1).strip(), b'{"id": ', b"[2]", line(3).strip()]
 
 
 def test_a_server_that_has_no_more_to_send_is_told(lives: Callable[..., Life]) -> None:

@@ -184,7 +184,7 @@ def test_rows_of_http_without_an_id_are_remembered_in_bounds(
 ) -> None:
     monkeypatch.setattr(http_rows, "_NAMELESS_MAX", 100)
     gather = Gather({"value": "binary", "arrived": "timestamp", "id": "string", "event": "string"}, LIMITS)
-    lines = http_rows.Lines(None, "id")
+    lines = http_rows.Lines(None, "id", "a server", "")
     for number in range(epochs):
         lines.take(b'{"other":%d}' % number, gather)
         if number % LIFE == 0:

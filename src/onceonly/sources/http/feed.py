@@ -34,6 +34,8 @@ _CONNECT_S: Final = 10.0
 _EVENTS: Final = "text/event-stream"
 _LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NO_MORE: Final = 204
+_PAGES: Final = frozenset({"text/html", "application/xhtml+xml"})
+"""What people look at: a page to log in, or of a server that is being repaired."""
 
 
 class HttpFeed:
@@ -101,8 +103,7 @@ class HttpFeed:
                         for line in lines.feed(found):
                             read.take(line, gather)
                 except (FeedBrokenError, OnceonlyError) as error:
-                    broken = error
-                    _end(read, error, lines.rest, gather)
+                    broken = _ended(read, error, lines.rest, gather)
                 if gather and (gather.is_due or broken is not None):
                     # Also where its server is not told: a later start may tell it.
                     yield gather.take(read.last if read is not None else None)
@@ -122,7 +123,7 @@ class HttpFeed:
                 next_step="set id to the JSON field that names a line for good; or resume=none: at most once up to the "
                 "journal",
             )
-        return Lines(mark, self._field)
+        return Lines(mark, self._field, self.of, content)
 
     async def _chunks(self, mark: str | None) -> AsyncGenerator[Any, None]:
         """Give the type of the content, and then bytes. Raises as ``receive``."""
@@ -152,8 +153,11 @@ class HttpFeed:
                 client.stream("GET", url, headers=headers) as response,
             ):
                 self._require_good(response)
+                content = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                if content in _PAGES:
+                    raise self._page(content, response.url)
                 self._was_connected = True
-                yield response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                yield content
                 async for chunk in response.aiter_bytes():
                     yield chunk
         except httpx.ReadTimeout as error:
@@ -186,6 +190,19 @@ class HttpFeed:
                 }.get(status, "see to the option url"),
             )
 
+    def _page(self, content: str, url: httpx.URL) -> FeedBrokenError | ConfigurationError:
+        """Make the error for a page in place of rows; where there were rows before, it may pass."""
+        at = f"{url.scheme}://{url.netloc.decode().rpartition('@')[2]}{url.path}"
+        sent_on = f" from {at}, to which it sends on," if at != self.of else ""
+        what = f"a page for people{sent_on} ({content}), and no rows: lines of JSON or server-sent events are expected"
+        if self._was_connected:
+            return FeedBrokenError(f"it answered with {what}")
+        return ConfigurationError(
+            f"{self.of} answered with {what}",
+            next_step="see to the option url; where the page is one to log in, set header.Authorization to what the "
+            "server takes",
+        )
+
     def _refuse_for_good(self, error: BaseException) -> None:
         """Raise what no other try would change."""
         causes = list(_causes(error))
@@ -216,10 +233,16 @@ def _tls(error: BaseException) -> str:
     return "" if found is None else f"TLS: {getattr(found, 'verify_message', '') or found.reason or found}"
 
 
-def _end(read: Lines | Events | None, error: Exception, rest: bytes, gather: Gather) -> None:
-    """Take what came last, if a connection has ended, and that is whole."""
+def _ended(
+    read: Lines | Events | None, error: FeedBrokenError | OnceonlyError, rest: bytes, gather: Gather
+) -> FeedBrokenError | OnceonlyError:
+    """Take what came last, if a connection has ended, and that is whole; return why no more is read."""
     if read is not None and isinstance(error, FeedBrokenError):
-        read.end(rest, gather)
+        try:
+            read.end(rest, gather, is_all=error.answered)
+        except OnceonlyError as refusal:
+            return refusal
+    return error
 
 
 def _is_at(url: httpx.URL, asked: httpx.URL) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,9 @@ from onceonly.sources.journal.segments import hash_of
 if TYPE_CHECKING:
     from onceonly.sources.journal.feeds import Gather
 
+_JSON: Final = "application/json"
+"""What single documents are sent as, too; lines of JSON have types of their own."""
+_OPENERS: Final = (b"[", b"{")
 _NAMELESS_MAX: Final = 100_000
 """How many different rows without an id, behind one id, are remembered at a time."""
 
@@ -44,17 +48,25 @@ class _Nameless:
 
 
 class Lines:
-    """Lines, each with the id in its field."""
+    """Lines, each with the id in its field. ``content`` is their type, as the server says it."""
 
-    def __init__(self, mark: str | None, field: str | None) -> None:
+    def __init__(self, mark: str | None, field: str | None, of: str, content: str) -> None:
         self.last = mark
         self._field = field
+        self._of = of
+        self._content = content
         self._nameless = _Nameless()
+        self._is_first = mark is None
+        """Whether this may be no feed of lines at all; one that has gone on for a while is one."""
 
     def take(self, line: bytes, gather: Gather) -> None:
-        """Gather a line."""
-        if not line.strip():
+        """Gather a line. Raises ``ConfigurationError`` where it begins a document that is no line."""
+        text = line.strip()
+        if not text:
             return
+        if self._is_first:
+            self._require_line(text)
+        self._is_first = False
         found = None
         if self._field is not None:
             found = id_of(line, self._field)
@@ -64,10 +76,46 @@ class Lines:
                 self.last = found
         gather.add(line, found, None)
 
-    def end(self, rest: bytes, gather: Gather) -> None:
-        """Gather what came after the last line end, if it is whole."""
+    def end(self, rest: bytes, gather: Gather, *, is_all: bool) -> None:
+        """Gather what came after the last line end, if it is whole; ``is_all`` says that the server has ended in order.
+
+        Raises ``ConfigurationError`` where all that it has sent is one JSON array: it would send it again and again.
+        """
         if is_whole(rest):
             self.take(rest, gather)
+        elif is_all and self._is_first and _array(rest):
+            raise self._document("one JSON array")
+
+    def _require_line(self, line: bytes) -> None:
+        """See that the first line of what may be a single document is not its beginning, or all of it."""
+        if self._content != _JSON:
+            return
+        try:
+            found = json.loads(line)
+        except json.JSONDecodeError as error:
+            if line.startswith(_OPENERS) and error.pos >= len(error.doc):
+                raise self._document("a JSON document of several lines") from None
+        except (ValueError, RecursionError):
+            return
+        else:
+            if isinstance(found, list) and self._field is not None:
+                raise self._document("a JSON array")
+
+    def _document(self, what: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self._of} sends {what} ({self._content or 'without a content type'}), and not lines: a JSON object on "
+            "each line is expected, or server-sent events (text/event-stream)",
+            next_step="see whether the server has an address, or a parameter of the option url, for lines of JSON "
+            "(application/x-ndjson)",
+        )
+
+
+def _array(rest: bytes) -> bool:
+    """Say whether bytes without a line end are a whole JSON array."""
+    try:
+        return isinstance(json.loads(rest), list)
+    except (ValueError, RecursionError):
+        return False
 
 
 class Events:
@@ -105,5 +153,5 @@ class Events:
             found = self._nameless.name(event.data, self.last)
         gather.add(event.data, found, event.kind)
 
-    def end(self, rest: bytes, gather: Gather) -> None:
+    def end(self, rest: bytes, gather: Gather, *, is_all: bool) -> None:
         """Do nothing: an event ends with an empty line."""
