@@ -159,6 +159,7 @@ def _row(rounds: list[Round]) -> Row:
         allowed=total(each.allowed for each in rounds),
         replays=sum(each.replays for each in rounds),
         never_taken=sum(each.never_taken for each in rounds),
+        came_again=sum(each.came_again for each in rounds),
         globbed=total(each.globbed for each in rounds),
         verdict=worst,
     )

@@ -11,6 +11,7 @@ from onceonly_proof.campaign.sources import FORMAT
 from onceonly_proof.campaign.sources.kafka import Topic
 from onceonly_proof.campaign.targets import by_sink
 from onceonly_proof.campaign.task import Task
+from onceonly_proof.campaign.way import format_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +43,7 @@ def make_task(arena: Arena, plan: Plan, guarantee: Guarantee, name: str, folder:
     return Task(
         servers=kafka.bootstrap_servers,
         source=f"in-{own}",
-        format="" if source is None else FORMAT + arena.source_kind.replace("-", "."),
+        format="" if source is None else FORMAT + format_of(arena.source_kind),
         read=flow.options(),
         key="" if source is None else source.key,
         target=f"out-{own}",

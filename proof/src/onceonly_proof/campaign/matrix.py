@@ -20,7 +20,7 @@ from onceonly_proof.campaign import marks
 from onceonly_proof.campaign.folding import listed, spread
 from onceonly_proof.campaign.records import FOLDER, parted, read_all, records
 from onceonly_proof.campaign.result import read
-from onceonly_proof.campaign.way import LOSSY, way
+from onceonly_proof.campaign.way import LOSSY, REPEATING, way
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,11 +34,12 @@ SHORT, WHOLE = Path("README.md"), Path("docs/reference/guarantee-matrix.md")
 _FAULTS = "How often each fault fired in the main run; *of* how many, where not all that were armed did:"
 _SOURCES = (
     "What read another source than Kafka. *Replayed* are epochs whose input was read again, as an attempt at them was "
-    "given up; *lost before* are rows that a source which sends nothing again lost before they were in the journal."
+    "given up; *lost before* are rows that a source which sends nothing again lost before they were in the journal; "
+    "*again* is how often one without names for its rows gave one once more."
 )
 _HEAD_OF_SOURCES = (
-    "| source | sink | promise | crashes survived | replayed | faults fired | rows checked | lost before | anomalies | "
-    "verdict | commit |\n|---|---|---|--:|--:|--:|--:|--:|---|---|---|"
+    "| source | sink | promise | crashes survived | replayed | faults fired | rows checked | lost before | again | "
+    "anomalies | verdict | commit |\n|---|---|---|--:|--:|--:|--:|--:|--:|---|---|---|"
 )
 _WHY_MAX = 10
 _COMMIT_DIGITS = 7
@@ -68,6 +69,7 @@ class Line:
     commits: tuple[str, ...]
     replays: int = 0
     never_taken: int = 0
+    came_again: int = 0
 
     @property
     def written(self) -> str:
@@ -164,6 +166,7 @@ def _of_record(record: Record) -> Line:
         commits=record.commits,
         replays=record.replays,
         never_taken=record.never_taken,
+        came_again=record.came_again,
     )
 
 
@@ -176,9 +179,10 @@ def _row(line: Line) -> str:
 
 def _row_of_source(line: Line) -> str:
     lost = f"{line.never_taken:,}" if line.source in LOSSY else ""
+    again = f"{line.came_again:,}" if line.source in REPEATING else ""
     return (
         f"| {line.source} | {line.written} | {line.promise} | {line.crashes:,} | {line.replays:,} | {_fired(line)} | "
-        f"{line.rows:,} | {lost} | {line.found} | {line.verdict} | {_commits(line)} |"
+        f"{line.rows:,} | {lost} | {again} | {line.found} | {line.verdict} | {_commits(line)} |"
     )
 
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceonly_proof.campaign.way import KAFKA, way
+from onceonly_proof.campaign.way import KAFKA, REPEATING, way
 
 if TYPE_CHECKING:
     from onceonly_proof.campaign.workload import Workload
@@ -41,7 +41,12 @@ _PROVIDERS = {
 
 
 def is_possible(query: str, connector: str, source: str = KAFKA) -> bool:
-    """Say whether a connector can have it: only a topic refuses rows of the campaign's kind, those of Kafka."""
+    """Say whether a connector can have it: only a topic refuses rows of the campaign's kind, those of Kafka.
+
+    Of rows that come again without a name, nobody can say how many a window is to count.
+    """
+    if query == WINDOW and source in REPEATING:
+        return False
     return query != LETTERS or ("kafka" in connector.split("+") and source == KAFKA)
 
 

@@ -67,6 +67,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Epochs whose input was read again, after an attempt at them was given up."""
     never_taken: int = 0
     """Rows that a source which sends nothing again lost before they were in the journal."""
+    came_again: int = 0
+    """How often a source without names for its rows gave one again."""
 
     @property
     def promise(self) -> str:
@@ -143,6 +145,7 @@ def _record(result: Result, row: Row) -> Record:
         commits=tuple(dict.fromkeys(each.commit for each in rounds if each.commit)),
         replays=row.replays,
         never_taken=row.never_taken,
+        came_again=row.came_again,
     )
 
 

@@ -12,7 +12,7 @@ from onceonly.errors import OnceonlyError
 from onceonly_proof import traces
 from onceonly_proof.auditor import judge
 from onceonly_proof.auditor.log import replayed
-from onceonly_proof.campaign import result, watch, windows
+from onceonly_proof.campaign import queries, result, watch, windows
 from onceonly_proof.campaign.keeping import keep, remove
 from onceonly_proof.campaign.making import make_task
 from onceonly_proof.campaign.result import Round
@@ -51,7 +51,7 @@ def run_round(
     not_audited = ""
     trace: Trace = ""
     stuck: tuple[str, ...] = ()
-    rows = replays = never_taken = late = 0
+    rows = replays = never_taken = came_again = late = 0
     with ExitStack() as close:
         close.callback(flow.close)
         reader = Watch.begin(task, by_sink(task.connector, arena.targets))
@@ -70,6 +70,9 @@ def run_round(
             replays = replayed(task.audited)
             if arena.source is not None and arena.source.is_lossy:
                 world, never_taken = watch.arrived(world)
+            came_again = sum(map(len, flow.again.values()))
+            if plan.query not in queries.DROPPING:
+                world = watch.told_apart(world, flow.again)
             due, rows, late = windows.due(task, world)
             verdict = judge(watch.judged(task, due, is_ordered=flow.is_ordered), guarantee)
             if arena.trace:
@@ -115,6 +118,7 @@ def run_round(
         source="" if arena.source_kind == KAFKA else arena.source_kind,
         replays=replays,
         never_taken=never_taken,
+        came_again=came_again,
         globbed=reader.globbed(),
         late=late,
         executors=arena.executors,

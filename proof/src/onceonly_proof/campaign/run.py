@@ -183,6 +183,7 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         f"{n(sum(found.faults.values()), 'fault')}, {n(found.rows, 'row')} in {n(found.epochs, 'epoch')}, "
         f"{found.seconds:.0f} s, {n(found.replays, 'replay')}"
         + (f", {found.never_taken} never in the journal" if found.never_taken else "")
+        + (f", {found.came_again} again in the journal" if found.came_again else "")
         + (f", {found.late} too late for their window" if found.late else "")
         + (f"; kept in {kept}" if kept else "")
     )
@@ -209,8 +210,10 @@ def _require_possible(options: CampaignOptions) -> None:
             )
         if options.query and not queries.is_possible(options.query, connector, options.source):
             raise ConfigurationError(
-                f"{connector} refuses none of a campaign's rows, so that there are no {options.query}",
-                next_step="name another --sink, or leave out --query",
+                f"{connector} refuses none of a campaign's rows, so that there are no {options.query}"
+                if options.query == queries.LETTERS
+                else f"rows of {options.source} may come again, and nobody knows what a {options.query} is to count",
+                next_step="name another --sink, --source or --query",
             )
         if options.early and not KEYED.issuperset(connector.split("+")):
             raise ConfigurationError(

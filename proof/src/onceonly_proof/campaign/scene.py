@@ -236,7 +236,8 @@ class Scene:
         due, is_lossy = self._due(), self.arena.source is not None and self.arena.source.is_lossy
         quiet_s = _LOSSY_QUIET_S if is_lossy else _QUIET_S
         # All windows may be shown before all rows of them are read.
-        shown_s = _LOSSY_QUIET_S if self.task.query == queries.WINDOW else 0.0
+        comes_again = self.arena.source is not None and self.arena.source.comes_again
+        shown_s = _LOSSY_QUIET_S if comes_again or self.task.query == queries.WINDOW else 0.0
         last = (0, 0.0)
 
         def drained() -> bool:

@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from onceonly_proof.campaign.queries import UNCHANGED, WINDOW
-from onceonly_proof.campaign.way import LOSSY, way
+from onceonly_proof.campaign.way import LOSSY, REPEATING, way
 from onceonly_proof.embedded.jars import NEWEST
 
 FOLDER = "folder"
 """A checkpoint that is in a folder of this machine."""
-VERSION = 5
+VERSION = 6
 """Of the file. A reader takes older ones and refuses newer ones."""
 
 Verdict: TypeAlias = Literal["clean", "anomalies", "inconclusive"]
@@ -25,7 +25,7 @@ Trace: TypeAlias = Literal["", "accepted", "rejected", "unknown"]
 
 def promise(guarantee: str, visible: str, source: str = "") -> str:
     """Return the guarantee in words, and when rows are seen where that is not when they are decided. Pure."""
-    since = " from the journal on" if source in LOSSY else ""
+    since = " from the journal on" if source in LOSSY | REPEATING else ""
     return f"{guarantee} by key, seen {visible}" if visible else guarantee + since
 
 
@@ -82,6 +82,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Epochs whose input was read again, as an earlier attempt at them had been given up."""
     never_taken: int = 0
     """Rows that a source which sends nothing again lost before they were in the journal."""
+    came_again: int = 0
+    """How often a source without names for its rows gave one again, so that the journal has it once more."""
     globbed: Counts = {}
     """Rows of files that readers which find them by a pattern got while it ran, by the reader."""
     late: int = 0
@@ -182,6 +184,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     allowed: Counts
     replays: int = 0
     never_taken: int = 0
+    came_again: int = 0
     globbed: Counts = {}
     verdict: Verdict
 
@@ -200,7 +203,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A report, as it stands in the file. Made by ``fold``, ``add`` and ``read`` only."""
 
     version: int
-    """Of the format, 5."""
+    """Of the format, 6."""
     verdict: Verdict
     why: tuple[str, ...]
     """A sentence for each finding and doubt."""

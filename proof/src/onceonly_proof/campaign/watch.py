@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,7 +28,7 @@ from onceonly_proof.campaign.sources.journal import JOURNAL
 from onceonly_proof.campaign.targets import STAGED, WithStaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from onceonly_proof.auditor import Input, Reader, Seen, World
     from onceonly_proof.auditor.log import EndsOf
@@ -258,6 +259,63 @@ def arrived(world: World) -> tuple[World, int]:
     there = {row.value for row in (*world.at_end, *world.during)}
     inputs = [each for each in world.inputs if each.partition == JOURNAL or each.value in there]
     return replace(world, inputs=inputs), len(world.inputs) - len(inputs)
+
+
+def told_apart(world: World, again: Mapping[bytes, Sequence[int]]) -> World:
+    """Return the world with a name of its own for each time that a row came into the journal.
+
+    ``again`` are its places there behind the first. From there on each is a row like any other, and is due once. Of
+    those that are alike, the first that is seen is taken for the first that came; one that is seen too often has the
+    name of the last.
+    """
+    if not again:
+        return world
+    known = {row.value: row for row in world.inputs if row.value in again}
+    names = {
+        value: [value, *(b"%b, time %d" % (value, 2 + n) for n in range(len(again[value])))]
+        for value in known
+    }
+    free = count(1 + max((row.id for row in world.inputs), default=0))
+    copies = [
+        replace(known[value], id=next(free), partition=JOURNAL, position=position, value=name)
+        for value, own in names.items()
+        for name, position in zip(own[1:], again[value], strict=True)
+    ]
+    found: dict[tuple[str, bytes], list[tuple[object, ...]]] = {}
+    for row, at in (*_one_by_one(world.during, names), *_one_by_one(world.at_end, names)):
+        places = found.setdefault((row.sink, row.value or b""), [])
+        if at not in places:
+            places.append(at)
+
+    def named(rows: Iterable[Seen]) -> list[Seen]:
+        renamed = []
+        for row, at in _one_by_one(rows, names):
+            own = names[row.value or b""]
+            place = found.get((row.sink, row.value or b""), [at]).index(at)
+            renamed.append(replace(row, value=own[min(place, len(own) - 1)]))
+        return [*(row for row in rows if row.value not in names), *renamed]
+
+    return replace(
+        world,
+        inputs=[*world.inputs, *copies],
+        at_end=named(world.at_end),
+        during=named(world.during),
+    )
+
+
+def _one_by_one(
+    rows: Iterable[Seen], names: Mapping[bytes, object]
+) -> Iterator[tuple[Seen, tuple[object, ...]]]:
+    """Yield the rows that have names, in the order in which they were seen, and what tells one from others like it.
+
+    Several readers may have got the same one. Where a place has no order, the first of each look is taken for the same.
+    """
+    times: Counter[tuple[object, ...]] = Counter()
+    mine = [row for row in rows if row.value in names]
+    for row in sorted(mine, key=lambda row: row.seen_s or 0.0):
+        at = (row.place, row.order, row.value)
+        times[row.sink, *at] += row.order < 0
+        yield row, (*at, times[row.sink, *at])
 
 
 def judged(task: Task, world: World, *, is_ordered: bool = True) -> World:

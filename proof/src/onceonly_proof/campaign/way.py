@@ -6,9 +6,11 @@ from typing import Final
 
 KAFKA: Final = "kafka"
 """The source of rounds that name none."""
-LOSSY: Final = frozenset({"socket"})
+LOSSY: Final = frozenset({"socket", "http-no-resume"})
 """Sources that send nothing again: what is lost before the journal is lost."""
-JOURNALED: Final = frozenset({"rabbitmq", "http"}) | LOSSY
+REPEATING: Final = frozenset({"rabbitmq-no-ids"})
+"""Sources whose rows have no names: what is given again comes into the journal again."""
+JOURNALED: Final = frozenset({"rabbitmq", "http"}) | LOSSY | REPEATING
 """Sources that are received into a journal."""
 RANGED: Final = frozenset({"kinesis"})
 """Sources whose ranges are fixed by who reads them first."""
@@ -19,11 +21,18 @@ ONCE: Final = frozenset({"cassandra"})
 
 _VARIANTS: Final = {"redis-cluster": "redis"}
 """Targets that are another kind of a sink's, by the name of that sink."""
+_FEEDS: Final = {"http-no-resume": "http", "rabbitmq-no-ids": "rabbitmq"}
+"""Sources that are another use of a format's, by the name of that format."""
 
 
 def sink_of(name: str) -> str:
     """Return the sink that writes to a target."""
     return _VARIANTS.get(name, name)
+
+
+def format_of(source: str) -> str:
+    """Return the name of the format that reads a source."""
+    return _FEEDS.get(source, source).replace("-", ".")
 
 
 def way(source: str, connector: str, store: str = "", broker: str = "", query: str = "") -> str:

@@ -7,9 +7,9 @@
         feed.kill()  # SIGKILL
         feed.start()  # the same rows at the same address
 
-``http`` sends ``{"id": 17}`` in lines and goes on after ``Last-Event-ID``, ``events`` the same as server-sent events,
-and ``socket`` sends each line at most once, as a feed that keeps nothing. With a ``rate`` of 0 rows are there as they
-are allowed (``allow``). It is a process of its own:
+``http`` sends ``{"id": 17}`` in lines and goes on after ``Last-Event-ID``, ``events`` the same as server-sent events.
+``socket`` sends each line at most once, as a feed that keeps nothing, and so does ``live``, by HTTP. With a ``rate`` of
+0 rows are there as they are allowed (``allow``). It is a process of its own:
 ``python -m onceonly_proof.embedded.feeds KIND PORT TOTAL RATE SEED FOLDER``.
 """
 
@@ -36,7 +36,9 @@ _STALL_S = 0.4
 _CALM_ROWS = (20, 200)
 _HEAD = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: {}\r\n\r\n"
 _BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-_TYPES = {"http": "application/x-ndjson", "events": "text/event-stream"}
+_TYPES = {"http": "application/x-ndjson", "live": "application/x-ndjson", "events": "text/event-stream"}
+KEEPS_NOTHING = frozenset({"socket", "live"})
+"""The kinds of which each row is sent to one connection, and never again."""
 
 
 class EmbeddedFeed(EmbeddedServer):
@@ -69,7 +71,7 @@ class EmbeddedFeed(EmbeddedServer):
         put(self.directory / _ALLOWED, b"%d" % count)
 
     def sent(self) -> int:
-        """Say how many rows a ``socket`` has given away, which it sends to nobody else."""
+        """Say how many rows one that keeps nothing has given away, which it sends to nobody else."""
         return _number(self.directory / _SENT)
 
     @property
@@ -110,7 +112,7 @@ class _Rows:
 
 def value_of(kind: str, number: int) -> bytes:
     """Return a row as whoever reads it gets it."""
-    return json.dumps({"id": number}).encode() if kind == "http" else b"%d" % number
+    return json.dumps({"id": number}).encode() if kind in {"http", "live"} else b"%d" % number
 
 
 def _row(kind: str, number: int) -> bytes:
@@ -123,7 +125,7 @@ def _number(path: Path) -> int:
 
 
 async def _serve(kind: str, rows: _Rows, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    after = -1
+    after, keeps = -1, kind not in KEEPS_NOTHING
     if kind != "socket":
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         with contextlib.suppress(IndexError):
@@ -133,12 +135,12 @@ async def _serve(kind: str, rows: _Rows, reader: asyncio.StreamReader, writer: a
             return
         writer.write(_HEAD.format(_TYPES[kind]).encode())
         after = after if rows.behaves else max(-1, after - rows.draw.choice((0, 0, _REPEATED)))
-    number = after + 1 if kind != "socket" else rows.sent
+    number = after + 1 if keeps else rows.sent
     left = rows.calm()
     rows.newest = writer
-    while kind != "socket" or rows.newest is writer:
+    while keeps or rows.newest is writer:
         upto = rows.upto()
-        if kind == "socket" and upto > number:
+        if not keeps and upto > number:
             # A few at a time: what is noted and not sent yet is lost with the server.
             upto = min(upto, number + _NOTED_MAX)
             rows.give_away(upto)
@@ -147,20 +149,20 @@ async def _serve(kind: str, rows: _Rows, reader: asyncio.StreamReader, writer: a
             if left == 0 and number < rows.total - 1:
                 if rows.draw.random() < 0.5:  # noqa: PLR2004
                     await asyncio.sleep(_STALL_S)
-                    if kind == "socket" and rows.newest is not writer:
+                    if not keeps and rows.newest is not writer:
                         return
                 else:
                     writer.write(row[: rows.draw.randint(0, len(row) - 1)])
-                    rows.sent = number + 1 if kind == "socket" else rows.sent
+                    rows.sent = rows.sent if keeps else number + 1
                     await writer.drain()
                     return
                 left = rows.calm()
             writer.write(row)
             number += 1
             left -= 1
-            rows.sent = number if kind == "socket" else rows.sent
+            rows.sent = rows.sent if keeps else number
         if kind != "socket":
-            writer.write(b"\n" if kind == "http" else b": still here\n\n")
+            writer.write(b": still here\n\n" if kind == "events" else b"\n")
         await writer.drain()
         await asyncio.sleep(0.01)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from onceonly_proof.campaign.sources.http import Http, Socket
+from onceonly_proof.campaign.sources.http import Http, Live, Socket
 from onceonly_proof.campaign.sources.kinesis import Kinesis
 from onceonly_proof.campaign.sources.port import FORMAT, Flow, Source
-from onceonly_proof.campaign.sources.rabbitmq import Queue, Stream
+from onceonly_proof.campaign.sources.rabbitmq import Nameless, Queue, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,8 +21,10 @@ __all__ = ["FORMAT", "SOURCES", "Flow", "Source"]
 SOURCES: Final[Mapping[str, Callable[[Path], Source]]] = {
     "kinesis": Kinesis,
     "rabbitmq": Queue,
+    "rabbitmq-no-ids": Nameless,
     "rabbitmq-stream": Stream,
     "http": Http,
+    "http-no-resume": Live,
     "socket": Socket,
 }
 """By the names that the command takes."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onceonly_proof.auditor import Input
 from onceonly_proof.campaign.sources import journal
 from onceonly_proof.campaign.sources.port import Flow, Source
-from onceonly_proof.embedded.feeds import EmbeddedFeed, value_of
+from onceonly_proof.embedded.feeds import KEEPS_NOTHING, EmbeddedFeed, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +38,8 @@ class Numbers(Flow):
         self.server.allow(0)
         tasks = min(workload.partitions, 2)
         self.is_ordered = tasks == 1
+        self._keeps = kind not in KEEPS_NOTHING
+        self._has_ids = "id" in told or kind == "events"
         address = {"url": f"http://127.0.0.1:{self.server.port}/"}
         if kind == "socket":
             address = {"host": "127.0.0.1", "port": str(self.server.port)}
@@ -55,7 +57,7 @@ class Numbers(Flow):
         super().start()
 
     def is_read(self, offsets: str) -> bool | None:  # noqa: ARG002  it names segments
-        return None if self._kind != "socket" or self.server.sent() >= self.distinct else False
+        return None if self._keeps or self.server.sent() >= self.distinct else False
 
     def inputs(self) -> list[Input]:
         return self._reading.located([
@@ -73,13 +75,13 @@ class Numbers(Flow):
         self.server.close()
 
     def _key(self, number: int) -> bytes | None:
-        return None if self._kind == "socket" else b"%d" % number
+        return b"%d" % number if self._has_ids else None
 
     def _produce(self, partition: int, key: str, value: bytes) -> int:  # noqa: ARG002  the server's rows are its own
         return 1
 
     def _flush(self) -> None:
-        if self._kind == "socket":
+        if not self._keeps:
             # What is lost is never shown: it may go on by what was sent.
             self.ahead_of = max(self.ahead_of, self.server.sent())
         if self.distinct > self._allowed:
@@ -127,6 +129,17 @@ class Http(_Served):
         if workload.seed % 2:
             return Numbers("http", workload, folder, env, {"id": "id", "resume": _RESUMED})
         return Numbers("events", workload, folder, env, {"resume": _RESUMED})
+
+
+class Live(_Served):
+    """Lines of JSON that are sent while somebody listens, and never again: at most once up to the journal."""
+
+    key = "id"
+    is_lossy = True
+
+    def _made(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Numbers:  # noqa: ARG002
+        # With ids, or as they come.
+        return Numbers("live", workload, folder, env, {"id": "id"} if workload.seed % 2 else {})
 
 
 class Socket(_Served):

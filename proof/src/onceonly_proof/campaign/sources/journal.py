@@ -77,6 +77,10 @@ class Reading:
         """
         return self._kept.located(inputs)
 
+    def again(self) -> dict[bytes, list[int]]:
+        """Return where rows are in the journal once more, behind their first place. Raises as ``located``."""
+        return self._kept.again()
+
     def ends_of(self, barriers: Mapping[int, list[str]]) -> dict[int, Ends]:
         """Say where epochs ended, by their barriers, which name segments. Raises as ``located``."""
         return self._kept.ends_of(barriers)
@@ -111,13 +115,15 @@ class Kept:
 
     def located(self, inputs: Sequence[Input]) -> list[Input]:
         """Return inputs with their places in the journal, as ``Reading`` does."""
-        places: dict[bytes, int] = {}
-        for position, value in enumerate(chain.from_iterable(self._rows())):
-            places.setdefault(value, position)
+        places = self._places()
         return [
-            replace(each, partition=JOURNAL, position=places[each.value]) if each.value in places else each
+            replace(each, partition=JOURNAL, position=places[each.value][0]) if each.value in places else each
             for each in inputs
         ]
+
+    def again(self) -> dict[bytes, list[int]]:
+        """Return where rows came again, as ``Reading`` does."""
+        return {value: rest for value, (_, *rest) in self._places().items() if rest}
 
     def ends_of(self, barriers: Mapping[int, list[str]]) -> dict[int, Ends]:
         """Say where epochs ended, as ``Reading`` does."""
@@ -134,6 +140,13 @@ class Kept:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def _places(self) -> dict[bytes, list[int]]:
+        """Return where each value is, from the first place on."""
+        places: dict[bytes, list[int]] = {}
+        for position, value in enumerate(chain.from_iterable(self._rows())):
+            places.setdefault(value, []).append(position)
+        return places
 
     def _rows(self) -> list[list[bytes]]:
         """Return the values of each segment, from the first on."""

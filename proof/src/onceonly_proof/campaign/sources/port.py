@@ -9,7 +9,7 @@ from onceonly.errors import UnavailableError
 from onceonly_proof.campaign.workload import Feeder, is_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from onceonly_proof.auditor import Input
@@ -53,6 +53,11 @@ class Flow(Feeder):
         """What tells the auditor where epochs ended, where their offsets alone do not."""
         return None
 
+    @property
+    def again(self) -> Mapping[bytes, Sequence[int]]:
+        """Where else in the journal rows are that came again, by their values. Asked when the round is over."""
+        return {}
+
     @abstractmethod
     def inputs(self) -> list[Input]:
         """Read back what went in, by a client of the server's own makers. Raises ``UnavailableError``."""
@@ -68,6 +73,9 @@ class Source(ABC):
     """The column that is the key of its rows, in SQL."""
     is_lossy: ClassVar[bool] = False
     """Whether what it sends may be lost before it is in the journal: it sends nothing again."""
+
+    comes_again: ClassVar[bool] = False
+    """Whether rows without names may come again, and nobody knows when it is over."""
 
     @abstractmethod
     def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Flow:

@@ -11,12 +11,12 @@ from onceonly.errors import UnavailableError
 from onceonly_proof.auditor import Input
 from onceonly_proof.auditor.log import STREAM
 from onceonly_proof.campaign.sources import journal
-from onceonly_proof.campaign.sources.port import Flow, Served, require_whole
+from onceonly_proof.campaign.sources.port import Flow, Served, Source, require_whole
 from onceonly_proof.campaign.workload import number_of
 from onceonly_proof.embedded.rabbitmq import EmbeddedRabbit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from onceonly_proof.auditor.log import EndsOf
@@ -92,18 +92,20 @@ class _Published(Flow):
 
 
 class Messages(_Published):
-    """A queue. What may be there twice has the same id, so each row goes in once."""
+    """A queue. What may be there twice has the same id, so each row goes in once, unless ids are not ``asked`` for."""
 
     is_ordered = False
 
     def __init__(
-        self, server: EmbeddedRabbit, name: str, workload: Workload, folder: Path, env: Mapping[str, str]
-    ) -> None:
+        self, server: EmbeddedRabbit, name: str, workload: Workload, folder: Path, env: Mapping[str, str],
+        *, asked: bool,
+    ) -> None:  # fmt: skip
         super().__init__(server, name, workload)
+        self._asked = asked
         draw = random.Random(f"{workload.seed}/queue")
         server.declare(name, draw.choice(("classic", "quorum")))
         self._taken: list[Input] = []
-        given = {"uri": server.uri, "queue": name}
+        given = {"uri": server.uri, "queue": name, **({} if asked else {"id": "none"})}
         self._reading = journal.Reading(
             draw, "rabbitmq", given, folder, env, rows=workload.per_epoch, tasks=2
         )
@@ -122,6 +124,11 @@ class Messages(_Published):
         return self._reading.located(require_whole(self._taken))
 
     @property
+    def again(self) -> Mapping[bytes, Sequence[int]]:
+        """What came again and was not known by its id; of what has one, nothing may."""
+        return {} if self._asked else self._reading.again()
+
+    @property
     def ends_of(self) -> EndsOf:
         """Its offsets name segments, and these tell which messages they hold."""
         return self._reading.ends_of
@@ -136,7 +143,8 @@ class Messages(_Published):
 
     def _confirmed(self, key: str, value: bytes) -> None:  # noqa: ARG002  the id is the key
         number = len(self._taken)
-        self._taken.append(Input(number, f"{self._name}/0", number, _id(value).encode(), value))
+        name = _id(value).encode() if self._asked else None
+        self._taken.append(Input(number, f"{self._name}/0", number, name, value))
 
 
 class Offsets(_Published):
@@ -210,7 +218,18 @@ class Queue(_Rabbit):
 
     def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Messages:
         self._server.start()
-        return Messages(self._server, name, workload, folder, env)
+        return Messages(self._server, name, workload, folder, env, asked=True)
+
+
+class Nameless(_Rabbit):
+    """Queues, whose messages nobody asks for ids: at least once up to the journal, exactly once from there."""
+
+    key = Source.key
+    comes_again = True
+
+    def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Messages:
+        self._server.start()
+        return Messages(self._server, name, workload, folder, env, asked=False)
 
 
 class Stream(_Rabbit):
