@@ -23,8 +23,9 @@ from onceonly_proof.campaign.plan import FAULTS_MAX, plan_round
 from onceonly_proof.campaign.queries import is_possible
 from onceonly_proof.campaign.records import records
 from onceonly_proof.campaign.run import CampaignOptions, run_campaign
-from onceonly_proof.campaign.sources import SOURCES, journal
+from onceonly_proof.campaign.sources import SOURCES, Place, journal
 from onceonly_proof.campaign.sources.kinesis import Shards
+from onceonly_proof.campaign.stores import Folders, _Served
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.workload import row
 from onceonly_proof.cli import verify as cli_verify
@@ -171,7 +172,7 @@ def test_of_kinesis_the_next_offset_and_of_the_newest_its_ranges_tell_where_an_e
 
     server: Any = Server()
     workload: Any = plan_round(1, 1, "files", source="kinesis").workload
-    flow = Shards(server, "stream", workload, tmp_path)
+    flow = Shards(server, "stream", workload, Place(tmp_path))
 
     def offset(number: int, start: dict[str, list[str]], *done: str) -> str:
         told = {"reader": "r", "number": number, "start": start, "done": done, "groups": [list(start)]}
@@ -215,7 +216,7 @@ def test_a_stream_of_kinesis_is_read_when_the_ranges_of_the_newest_epoch_end_wit
             }
 
     server: Any = Server()
-    flow = Shards(server, "stream", plan_round(1, 1, "files", source="kinesis").workload, tmp_path)
+    flow = Shards(server, "stream", plan_round(1, 1, "files", source="kinesis").workload, Place(tmp_path))
     told = {"reader": "r", "number": 3, "start": {}, "done": ["a"], "groups": [["b"]]}
     offsets = f"v1\n{{}}\n{json.dumps(told)}"
     path = tmp_path / "ranges" / "r" / f"{3:020d}.0.json"
@@ -232,7 +233,7 @@ class Kept:
     """A journal that is written, read and tidied, and a campaign that keeps its segments."""
 
     def __init__(self, folder: Path) -> None:
-        self.kept = journal.Kept(folder / "journal", folder / "segments")
+        self.kept = journal.Kept(Folders(), str(folder / "journal"), folder / "segments")
         self.writer = opened(folder / "journal")
         self.reader = Reader(Journal.at(str(folder / "journal")), wait_s=0)
         self.barriers = {-1: [json.dumps(self.reader.initial().offset)]}
@@ -255,6 +256,46 @@ def kept(tmp_path: Path) -> Kept:
     made.epoch(["d"])
     made.epoch(["e", "f"])
     return made
+
+
+def test_a_journal_on_a_store_is_kept_as_one_in_a_folder_is_though_its_server_dies(tmp_path: Path) -> None:
+    """Its address is beside its checkpoint's, and whoever receives into it is told how to get there."""
+    with opened(tmp_path / "journal") as writer:
+        for each in "ab":
+            writer.append(rows(each))
+    files = {
+        f"campaign/round-journal/{path.relative_to(tmp_path / 'journal')}": path.read_bytes()
+        for path in (tmp_path / "journal").rglob("*") if path.is_file()
+    }  # fmt: skip
+    dead = [False]
+
+    def names(folder: str) -> list[str]:
+        if dead[0]:
+            raise OSError(folder)
+        return [name.rpartition("/")[2] for name in files if name.rpartition("/")[0] == folder]
+
+    store = _Served("s3a://bucket", names, files.get)
+    store.conf = {"spark.hadoop.fs.s3a.endpoint": "there", "spark.jars": "some"}
+    place = Place(tmp_path / "campaign" / "round", {"ARMED": "yes"}, store)
+    place.folder.mkdir(parents=True)
+    assert place.at("journal") == "s3a://bucket/campaign/round-journal"
+    kept = journal.Kept(store, place.at("journal"), place.folder / "segments")
+    kept.take()
+    dead[0] = True
+    assert [each.position for each in kept.located(WENT_IN[:3])] == [0, 1, 12]
+    receiver = journal.Receiver("http", {"journal": place.at("journal"), "url": "x"}, place)
+    assert (place.folder / "receiver.conf").read_text() == "spark.hadoop.fs.s3a.endpoint there\n"
+    assert receiver._command[-7:] == [
+        "--hadoop-conf", str(place.folder / "receiver.conf"), "http",
+        "-o", "journal=s3a://bucket/campaign/round-journal", "-o", "url=x",
+    ]  # fmt: skip
+    assert receiver._has_begun()
+
+
+def test_only_what_has_a_journal_or_ranges_can_have_them_on_a_store() -> None:
+    options = CampaignOptions(crashes=1, source="rabbitmq-stream", connectors=("files",), store="s3+journals")
+    with pytest.raises(ConfigurationError, match="without a journal and without ranges"):
+        run_campaign(options, Console(quiet=True))
 
 
 ROWS = [f"row {each}".encode() for each in "abcdefg"]
@@ -324,7 +365,7 @@ def test_a_journal_tells_where_rows_without_names_came_again(tmp_path: Path) -> 
         for _ in range(2):
             writer.append(rows(None, None))
         writer.append(rows("a"))
-    kept = journal.Kept(tmp_path / "journal", tmp_path / "segments")
+    kept = journal.Kept(Folders(), str(tmp_path / "journal"), tmp_path / "segments")
     nameless = Input(0, "queue/0", 0, None, b"row None")
     assert [(each.partition, each.position) for each in kept.located([nameless])] == [("journal/0", 0)]
     assert kept.again() == {b"row None": [1, 2, 3]}
@@ -342,7 +383,9 @@ def came_again(*shown: tuple[bytes, int, float], end: int = 4) -> World:
         )
         for epoch, (first, last) in enumerate(((0, 2), (2, end)))
     ]  # fmt: skip
-    world = World(sinks=("files",), inputs=went_in, at_end=seen, during=seen, decisions=decisions)
+    # Those who find files by a pattern get each row, too, and somewhat later.
+    during = [*seen, *(replace(row, seen_s=(row.seen_s or 0.0) + 0.5) for row in seen)]
+    world = World(sinks=("files",), inputs=went_in, at_end=seen, during=during, decisions=decisions)
     return watch.told_apart(world, {b"b": [2]})
 
 

@@ -12,7 +12,7 @@ from onceonly.errors import UnavailableError
 from onceonly_proof.campaign.faults import KillStore, TakeFilesAt
 from onceonly_proof.campaign.kinds import KINDS
 from onceonly_proof.campaign.plan import plan_round
-from onceonly_proof.campaign.stores import STORES, Folders, OnHdfs, OnMoto, OnS3, _Served
+from onceonly_proof.campaign.stores import JOURNALS, STORES, Folders, OnHdfs, OnMoto, OnS3, _Served
 from onceonly_proof.campaign.targets import StoredFiles
 from onceonly_proof.cli.verify import _STORES
 
@@ -38,7 +38,7 @@ def served() -> _Served:
 
 
 def test_every_store_has_its_word_on_the_command_line() -> None:
-    assert tuple(STORES) == _STORES
+    assert (*STORES, *(f"{store}{JOURNALS}" for store in STORES if store != "folder")) == _STORES
 
 
 def test_a_checkpoint_is_copied_whole(served: _Served, tmp_path: Path) -> None:

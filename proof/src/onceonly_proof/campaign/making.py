@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import UnavailableError
 from onceonly_proof.campaign import queries
-from onceonly_proof.campaign.sources import FORMAT
+from onceonly_proof.campaign.sources import FORMAT, Place
 from onceonly_proof.campaign.sources.kafka import Topic
 from onceonly_proof.campaign.targets import by_sink
 from onceonly_proof.campaign.task import Task
@@ -38,7 +38,7 @@ def make_task(arena: Arena, plan: Plan, guarantee: Guarantee, name: str, folder:
         create(kafka, f"in-{own}", plan.workload.partitions, {})
         flow: Flow = Topic(kafka.bootstrap_servers, f"in-{own}", plan.workload)
     else:
-        flow = source.flow(f"in-{own}", plan.workload, folder, arena.points.env)
+        flow = source.flow(f"in-{own}", plan.workload, Place(folder, arena.points.env, arena.journals))
     create(kafka, f"out-{own}", plan.workload.targets, queries.topic_configs(plan.query))
     return Task(
         servers=kafka.bootstrap_servers,

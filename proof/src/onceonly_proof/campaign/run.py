@@ -27,10 +27,10 @@ from onceonly_proof.campaign.points import Points
 from onceonly_proof.campaign.round import run_round
 from onceonly_proof.campaign.scene import Arena
 from onceonly_proof.campaign.sources import SOURCES
-from onceonly_proof.campaign.stores import STORES
+from onceonly_proof.campaign.stores import JOURNALS, STORES, Folders
 from onceonly_proof.campaign.targets import KEYED, TARGETS
 from onceonly_proof.campaign.values import FOLDER
-from onceonly_proof.campaign.way import KAFKA, sink_of, way
+from onceonly_proof.campaign.way import JOURNALED, KAFKA, RANGED, sink_of, way
 from onceonly_proof.embedded.jars import checker_jar
 from onceonly_proof.process import of_the_dead
 from onceonly_proof.tla import formal
@@ -62,7 +62,7 @@ class CampaignOptions:
     each: bool = False
     broker: BrokerKind = field(default_factory=BrokerKind)
     store: str = FOLDER
-    """Where checkpoints are: one of ``stores.STORES``."""
+    """Where checkpoints are: one of ``stores.STORES``, with ``JOURNALS`` behind it if journals and ranges are, too."""
     early: bool = False
     """Whether rows by key are seen before they are decided."""
     trace: bool = False
@@ -106,7 +106,7 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         close.callback(host.tidy, folder, kept)
         kafka = close.enter_context(Broker(folder / "kafka", options.broker))
         close.callback(kafka.kill)
-        store = STORES[options.store](folder / "store")
+        store = STORES[options.store.removesuffix(JOURNALS)](folder / "store")
         close.callback(store.close)
         names = {sink for connector in options.connectors for sink in connector.split("+")}
         targets: dict[str, Target] = {}
@@ -138,6 +138,7 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
             broker=str(options.broker),
             store=store,
             store_kind=options.store,
+            journals=store if options.store.endswith(JOURNALS) else Folders(),
             targets=targets,
             source=source,
             source_kind=options.source,
@@ -195,6 +196,11 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
 
 def _require_possible(options: CampaignOptions) -> None:
     """See that all sinks can do what their queries are to do. Raises ``ConfigurationError``."""
+    if options.store.endswith(JOURNALS) and options.source not in JOURNALED | RANGED:
+        raise ConfigurationError(
+            f"{options.source} is read without a journal and without ranges, so that none can be on a store",
+            next_step=f"name another --source, or leave out {JOURNALS}",
+        )
     for connector in options.connectors:
         for name in connector.split("+"):
             offered = load(find(sink_of(name))[1]).capabilities.guarantees

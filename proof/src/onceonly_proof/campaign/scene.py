@@ -66,6 +66,8 @@ class Arena:
     store: CheckpointStore = field(default_factory=Folders)
     """Where checkpoints are."""
     store_kind: str = FOLDER
+    journals: CheckpointStore = field(default_factory=Folders)
+    """Where journals and ranges are."""
     targets: Mapping[str, Target] = field(default_factory=dict)
     """Systems beside Kafka and files that sinks write to, by the sinks' names."""
     source: Source | None = None

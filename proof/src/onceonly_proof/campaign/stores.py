@@ -6,6 +6,7 @@ checkpoint, as anybody could make one.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -47,6 +48,18 @@ class CheckpointStore(Protocol):
         """Return what a file of a checkpoint holds, nothing where it is not there or being written."""
         ...
 
+    def beside(self, folder: Path, name: str) -> str:
+        """Return the address of what lies beside the checkpoint of the round in a folder: a journal, or ranges."""
+        ...
+
+    def names(self, address: str) -> list[str]:
+        """Return the names of files in a folder; none where it is not there, or nobody answers."""
+        ...
+
+    def data(self, address: str, name: str) -> bytes | None:
+        """Return what a file in a folder holds; None where it is not there, or nobody answers."""
+        ...
+
     def copy(self, address: str, into: Path) -> None:
         """Copy a checkpoint into a folder, which is not there yet. Raises ``UnavailableError``."""
         ...
@@ -78,16 +91,25 @@ class Folders:
         return str(folder / "checkpoint")
 
     def newest(self, address: str, folder: str) -> int:
-        try:
-            return _newest([path.name for path in (Path(address) / folder).iterdir()])
-        except FileNotFoundError:
-            return -1
+        return _newest(self.names(f"{address}/{folder}"))
 
     def text(self, address: str, name: str) -> str:
+        return _text(self.data(address, name))
+
+    def beside(self, folder: Path, name: str) -> str:
+        return str(folder / name)
+
+    def names(self, address: str) -> list[str]:
         try:
-            return (Path(address) / name).read_text(encoding="utf-8")
+            return os.listdir(address)  # noqa: PTH208  names alone
+        except FileNotFoundError:
+            return []
+
+    def data(self, address: str, name: str) -> bytes | None:
+        try:
+            return (Path(address) / name).read_bytes()
         except OSError:
-            return ""
+            return None
 
     def copy(self, address: str, into: Path) -> None:
         """It is there already."""
@@ -122,16 +144,25 @@ class _Served:
         return f"{self._root}/{folder.parent.name}/{folder.name}"
 
     def newest(self, address: str, folder: str) -> int:
-        try:
-            return _newest(self._names(f"{self._path(address)}/{folder}"))
-        except OSError:
-            return -1  # it may just have been killed
+        return _newest(self.names(f"{address}/{folder}"))
 
     def text(self, address: str, name: str) -> str:
+        return _text(self.data(address, name))
+
+    def beside(self, folder: Path, name: str) -> str:
+        return f"{self.address(folder)}-{name}"
+
+    def names(self, address: str) -> list[str]:
         try:
-            return (self._read(f"{self._path(address)}/{name}") or b"").decode(errors="replace")
+            return self._names(self._path(address))
         except OSError:
-            return ""
+            return []  # it may just have been killed
+
+    def data(self, address: str, name: str) -> bytes | None:
+        try:
+            return self._read(f"{self._path(address)}/{name}")
+        except OSError:
+            return None
 
     def copy(self, address: str, into: Path) -> None:
         try:
@@ -260,6 +291,8 @@ STORES: Final[Mapping[str, Callable[[Path], CheckpointStore]]] = {
     "hdfs": OnHdfs,
 }
 """By the word for it on the command line and in reports."""
+JOURNALS: Final = "+journals"
+"""What is behind such a word where journals and ranges are there, too."""
 
 
 def _by_s3a(settings: Mapping[str, str]) -> dict[str, str]:
@@ -269,6 +302,10 @@ def _by_s3a(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _hadoop(settings: Mapping[str, str]) -> dict[str, str]:
     return {f"spark.hadoop.{name}": value for name, value in settings.items()}
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode(errors="replace")
 
 
 def _newest(names: list[str]) -> int:

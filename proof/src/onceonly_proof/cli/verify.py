@@ -27,7 +27,7 @@ _SINKS = (*_CONNECTORS, *_DATABASES, *_TABLES, *_BY_KEY, _FOUR, *_STREAMS)
 _OF_RABBITMQ = ("rabbitmq", "rabbitmq-no-ids", "rabbitmq-stream")
 _SOURCES = ("kafka", "kinesis", *_OF_RABBITMQ, "http", "http-no-resume", "socket")
 _VISIBLE = ("decided", "early")
-_STORES = ("folder", "s3", "moto", "hdfs")
+_STORES = ("folder", "s3", "moto", "hdfs", "s3+journals", "moto+journals", "hdfs+journals")
 _QUERIES = ("unchanged", "letters", "hdfs", "rocksdb", "window")
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
 
@@ -76,7 +76,7 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 @click.option(
     "--checkpoint", type=click.Choice(_STORES), default=_STORES[0], show_default=True,
     help="Where checkpoints and files are: on an S3 server or an HDFS started for it, whose servers die, too; moto's "
-    "S3 does not.",
+    "S3 does not. With +journals, the journals and ranges of sources are there, too.",
 )  # fmt: skip
 @click.option(
     "--visible", type=click.Choice(_VISIBLE), default=_VISIBLE[0], show_default=True,

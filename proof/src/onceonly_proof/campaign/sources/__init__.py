@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly_proof.campaign.sources.http import Http, Live, Socket
 from onceonly_proof.campaign.sources.kinesis import Kinesis
-from onceonly_proof.campaign.sources.port import FORMAT, Flow, Source
+from onceonly_proof.campaign.sources.port import FORMAT, Flow, Place, Source
 from onceonly_proof.campaign.sources.rabbitmq import Nameless, Queue, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["FORMAT", "SOURCES", "Flow", "Source"]
+__all__ = ["FORMAT", "SOURCES", "Flow", "Place", "Source"]
 
 SOURCES: Final[Mapping[str, Callable[[Path], Source]]] = {
     "kinesis": Kinesis,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly_proof.auditor.log import EndsOf
+    from onceonly_proof.campaign.sources.port import Place
     from onceonly_proof.campaign.workload import Workload
 
 _ENDLESS = 10**9
@@ -25,14 +26,12 @@ _RESUMED = "header:Last-Event-ID"
 class Numbers(Flow):
     """Numbered rows of a server, which may send as many of them as were drawn until now."""
 
-    def __init__(
-        self, kind: str, workload: Workload, folder: Path, env: Mapping[str, str], told: Mapping[str, str]
-    ) -> None:
+    def __init__(self, kind: str, workload: Workload, place: Place, told: Mapping[str, str]) -> None:
         super().__init__(workload)
         draw = random.Random(f"{workload.seed}/feed")
         self._kind = kind
         self.server = EmbeddedFeed(
-            kind, total=_ENDLESS, rate=0, seed=draw.getrandbits(16) | 1, directory=folder / "feed"
+            kind, total=_ENDLESS, rate=0, seed=draw.getrandbits(16) | 1, directory=place.folder / "feed"
         )
         self.server.start()
         self.server.allow(0)
@@ -45,7 +44,7 @@ class Numbers(Flow):
             address = {"host": "127.0.0.1", "port": str(self.server.port)}
         feed = "socket" if kind == "socket" else "http"
         self._reading = journal.Reading(
-            draw, feed, {**address, **told}, folder, env, rows=workload.per_epoch, tasks=tasks
+            draw, feed, {**address, **told}, place, rows=workload.per_epoch, tasks=tasks
         )
         self._allowed = 0
 
@@ -100,12 +99,15 @@ class _Served(Source):
         del folder  # each round has its own
         self._now: Numbers | None = None
 
-    def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Numbers:
-        self._now = self._made(name, workload, folder, env)
+    def flow(self, name: str, workload: Workload, place: Place) -> Numbers:
+        del name  # its server is its own
+        kind, told = self._asked(workload)
+        self._now = Numbers(kind, workload, place, told)
         return self._now
 
     @abstractmethod
-    def _made(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Numbers: ...
+    def _asked(self, workload: Workload) -> tuple[str, dict[str, str]]:
+        """Return the kind of the server, and what the feed is told beside its address."""
 
     def kill(self) -> None:
         if self._now is not None:
@@ -125,10 +127,10 @@ class Http(_Served):
 
     key = "id"
 
-    def _made(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Numbers:  # noqa: ARG002
+    def _asked(self, workload: Workload) -> tuple[str, dict[str, str]]:
         if workload.seed % 2:
-            return Numbers("http", workload, folder, env, {"id": "id", "resume": _RESUMED})
-        return Numbers("events", workload, folder, env, {"resume": _RESUMED})
+            return "http", {"id": "id", "resume": _RESUMED}
+        return "events", {"resume": _RESUMED}
 
 
 class Live(_Served):
@@ -137,9 +139,9 @@ class Live(_Served):
     key = "id"
     is_lossy = True
 
-    def _made(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Numbers:  # noqa: ARG002
+    def _asked(self, workload: Workload) -> tuple[str, dict[str, str]]:
         # With ids, or as they come.
-        return Numbers("live", workload, folder, env, {"id": "id"} if workload.seed % 2 else {})
+        return "live", {"id": "id"} if workload.seed % 2 else {}
 
 
 class Socket(_Served):
@@ -147,5 +149,5 @@ class Socket(_Served):
 
     is_lossy = True
 
-    def _made(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Numbers:  # noqa: ARG002
-        return Numbers("socket", workload, folder, env, {})
+    def _asked(self, workload: Workload) -> tuple[str, dict[str, str]]:  # noqa: ARG002  all are read alike
+        return "socket", {}

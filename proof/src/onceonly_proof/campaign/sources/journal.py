@@ -1,23 +1,21 @@
 """What rounds over a journal have in common: its options, the receiver beside the job, which dies, too, and its rows.
 
-A journal deletes what was read. So that the auditor knows of each row the epoch that it belongs to, all of its segments
-are kept under other names.
+A journal deletes what was read. So that the auditor knows of each row the epoch that it belongs to, copies of all of
+its segments are kept.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
-from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 from onceonly.errors import UnavailableError
 from onceonly_proof.embedded.process import GuardedProcess
-from onceonly_proof.handover import until
+from onceonly_proof.handover import put, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,9 +24,12 @@ if TYPE_CHECKING:
 
     from onceonly_proof.auditor import Input
     from onceonly_proof.auditor.log import Ends
+    from onceonly_proof.campaign.sources.port import Place
+    from onceonly_proof.campaign.stores import CheckpointStore
 
 JOURNAL: Final = "journal/0"
 """The input partition that a journal is; a row's position there is how many came before it."""
+_HADOOP: Final = "spark.hadoop."
 _POLL_S = 0.1
 _TAKE_S = 0.05
 """A writer deletes segments a second after their epoch and the next are complete, at the soonest."""
@@ -43,25 +44,24 @@ class Reading:
         draw: Random,
         feed: str,
         given: Mapping[str, str],
-        folder: Path,
-        env: Mapping[str, str],
+        place: Place,
         *,
         rows: int,
         tasks: int,
     ) -> None:
         self.options = {
             **given,
-            "journal": str(folder / "journal"),
+            "journal": place.at("journal"),
             "linger": "20 ms",
             # Small, so that an epoch has some.
             "segmentBytes": "16k",
             "maxRowsPerTrigger": str(rows),
             "tasks": str(tasks),
         }
-        self._kept = Kept(folder / "journal", folder / "segments")
+        self._kept = Kept(place.store, self.options["journal"], place.folder / "segments")
         self._receiver: Receiver | None = None
         if draw.random() < 0.5:  # noqa: PLR2004  as often as not
-            self._receiver = Receiver(feed, self.options, folder, env)
+            self._receiver = Receiver(feed, self.options, place)
             self.options["receiver"] = "outside"
 
     def start(self) -> None:
@@ -93,10 +93,10 @@ class Reading:
 
 
 class Kept:
-    """The segments that a journal ever had, as further names of its files."""
+    """The segments that a journal ever had, as copies of its files in a folder."""
 
-    def __init__(self, journal: Path, folder: Path) -> None:
-        self._segments, self._folder = journal / "segments", folder
+    def __init__(self, store: CheckpointStore, journal: str, folder: Path) -> None:
+        self._store, self._segments, self._folder = store, f"{journal}/segments", folder
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="segments", daemon=True)
 
@@ -107,11 +107,11 @@ class Kept:
     def take(self) -> None:
         """Keep what is there now. Any thread."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # there is no journal yet
-            for name in os.listdir(self._segments):  # noqa: PTH208  names alone
-                if name.isdecimal() and not (self._folder / name).exists():
-                    with suppress(FileNotFoundError, FileExistsError):
-                        os.link(self._segments / name, self._folder / name)
+        for name in self._store.names(self._segments):
+            if name.isdecimal() and not (self._folder / name).exists():
+                data = self._store.data(self._segments, name)
+                if data is not None:
+                    put(self._folder / name, data)
 
     def located(self, inputs: Sequence[Input]) -> list[Input]:
         """Return inputs with their places in the journal, as ``Reading`` does."""
@@ -153,7 +153,7 @@ class Kept:
         import pyarrow as pa
 
         self.take()
-        paths = sorted(self._folder.iterdir())
+        paths = sorted(path for path in self._folder.iterdir() if path.name.isdecimal())
         if [int(path.name) for path in paths] != list(range(1, len(paths) + 1)):
             raise UnavailableError(
                 "a segment of the journal was deleted before the campaign had kept it, so that nobody knows which "
@@ -172,20 +172,25 @@ class Kept:
 class Receiver:
     """``onceonly journal run``, in a process of its own, and started again whenever it has died."""
 
-    def __init__(self, feed: str, given: Mapping[str, str], folder: Path, env: Mapping[str, str]) -> None:
-        told = [f"{name}={value}" for name, value in env.items()]
+    def __init__(self, feed: str, given: Mapping[str, str], place: Place) -> None:
+        conf = place.folder / "receiver.conf"
+        hadoop = {name: value for name, value in place.store.conf.items() if name.startswith(_HADOOP)}
+        conf.write_text("".join(f"{name} {value}\n" for name, value in hadoop.items()), encoding="utf-8")
+        told = [f"{name}={value}" for name, value in place.env.items()]
         words = [word for name, value in given.items() for word in ("-o", f"{name}={value}")]
         self._command = [
-            "env", *told, sys.executable, "-W", "ignore", "-m", "onceonly", "journal", "run", feed, *words,
+            "env", *told, sys.executable, "-W", "ignore", "-m", "onceonly", "journal", "run",
+            "--hadoop-conf", str(conf), feed, *words,
         ]  # fmt: skip
-        self._folder = folder
+        self._log = place.folder / "receiver.log"
+        self._has_begun = lambda: place.store.data(given["journal"], "journal") is not None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="receiver", daemon=True)
 
     def start(self) -> None:
         """Start it, and wait until there is a journal. Raises ``UnavailableError``."""
         self._thread.start()
-        if not until((self._folder / "journal" / "journal").exists, _UP_S):
+        if not until(self._has_begun, _UP_S):
             raise UnavailableError(
                 "the receiver beside the job has made no journal",
                 next_step="read receiver.log in the kept folder",
@@ -199,7 +204,7 @@ class Receiver:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            process = GuardedProcess(self._command, self._folder / "receiver.log")
+            process = GuardedProcess(self._command, self._log)
             while not self._ended.is_set() and not process.has_ended(_POLL_S):
                 pass
             process.kill()

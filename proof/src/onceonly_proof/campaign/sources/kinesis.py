@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly_proof.auditor.log import Ends, EndsOf
+    from onceonly_proof.campaign.sources.port import Place
     from onceonly_proof.campaign.workload import Workload
 
 _TASKS = 2
@@ -25,10 +26,10 @@ _TASKS = 2
 class Shards(Flow):
     """One stream. A row whose answer is lost may be there, and is not written again: the stream tells what went in."""
 
-    def __init__(self, server: EmbeddedKinesis, stream: str, workload: Workload, folder: Path) -> None:
+    def __init__(self, server: EmbeddedKinesis, stream: str, workload: Workload, place: Place) -> None:
         super().__init__(workload)
         self._server, self._stream = server, stream
-        self._ranges = folder / "ranges"
+        self._store, self._ranges = place.store, place.at("ranges")
         # Without a limit, each epoch reads up to the newest record: what it has read, only its range tells.
         self._is_limited = random.Random(f"{workload.seed}/limit").random() < 0.5  # noqa: PLR2004  as often as not
         self._client: Any = server.client()
@@ -46,7 +47,7 @@ class Shards(Flow):
         limit = {"maxRecordsPerTrigger": str(self._workload.per_epoch)} if self._is_limited else {}
         return {
             **self._server.options(self._stream),
-            "onceonly.ranges": str(self._ranges),
+            "onceonly.ranges": self._ranges,
             "tasks": str(_TASKS),
             **limit,
         }
@@ -101,10 +102,10 @@ class Shards(Flow):
         """Read where the shares of an epoch ended; None where one was not read."""
         found: dict[str, Any] = {}
         for group in range(len(offset["groups"])):
-            path = self._ranges / offset["reader"] / f"{offset['number']:020d}.{group}.json"
-            if not path.exists():
+            data = self._store.data(self._ranges, f"{offset['reader']}/{offset['number']:020d}.{group}.json")
+            if data is None:
                 return None
-            ends = json.loads(path.read_bytes().partition(b"\n")[2])["ends"]
+            ends = json.loads(data.partition(b"\n")[2])["ends"]
             found |= {shard: end["position"] for shard, end in ends.items()}
         return found
 
@@ -146,7 +147,7 @@ class Kinesis(Served[EmbeddedKinesis]):
     def __init__(self, folder: Path) -> None:
         super().__init__(EmbeddedKinesis(folder))
 
-    def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Shards:  # noqa: ARG002
+    def flow(self, name: str, workload: Workload, place: Place) -> Shards:
         self._server.start()
         self._server.make_stream(name, shards=2)
-        return Shards(self._server, name, workload, folder)
+        return Shards(self._server, name, workload, place)

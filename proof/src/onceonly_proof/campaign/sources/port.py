@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
 
 from onceonly.errors import UnavailableError
+from onceonly_proof.campaign.stores import Folders
 from onceonly_proof.campaign.workload import Feeder, is_whole
 
 if TYPE_CHECKING:
@@ -14,10 +16,27 @@ if TYPE_CHECKING:
 
     from onceonly_proof.auditor import Input
     from onceonly_proof.auditor.log import EndsOf
+    from onceonly_proof.campaign.stores import CheckpointStore
     from onceonly_proof.campaign.workload import Workload
 
 FORMAT: Final = "onceonly."
 Serving = TypeVar("Serving", bound="Server")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the input of a round has its files."""
+
+    folder: Path
+    """The round's own."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What arms crash points in a process that is started for it."""
+    store: CheckpointStore = field(default_factory=Folders)
+    """Where its journal or its ranges are."""
+
+    def at(self, name: str) -> str:
+        """Return the address of a journal or of ranges."""
+        return self.store.beside(self.folder, name)
 
 
 class Flow(Feeder):
@@ -78,8 +97,8 @@ class Source(ABC):
     """Whether rows without names may come again, and nobody knows when it is over."""
 
     @abstractmethod
-    def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Flow:
-        """Make the input of a round, whose files go into ``folder``; ``env`` is for what arms crash points."""
+    def flow(self, name: str, workload: Workload, place: Place) -> Flow:
+        """Make the input of a round under a name of its own."""
 
     @abstractmethod
     def kill(self) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly_proof.auditor.log import EndsOf
+    from onceonly_proof.campaign.sources.port import Place
     from onceonly_proof.campaign.workload import Workload
 
 _AGAIN_S = 0.2
@@ -97,18 +98,15 @@ class Messages(_Published):
     is_ordered = False
 
     def __init__(
-        self, server: EmbeddedRabbit, name: str, workload: Workload, folder: Path, env: Mapping[str, str],
-        *, asked: bool,
-    ) -> None:  # fmt: skip
+        self, server: EmbeddedRabbit, name: str, workload: Workload, place: Place, *, asked: bool
+    ) -> None:
         super().__init__(server, name, workload)
         self._asked = asked
         draw = random.Random(f"{workload.seed}/queue")
         server.declare(name, draw.choice(("classic", "quorum")))
         self._taken: list[Input] = []
         given = {"uri": server.uri, "queue": name, **({} if asked else {"id": "none"})}
-        self._reading = journal.Reading(
-            draw, "rabbitmq", given, folder, env, rows=workload.per_epoch, tasks=2
-        )
+        self._reading = journal.Reading(draw, "rabbitmq", given, place, rows=workload.per_epoch, tasks=2)
 
     def options(self) -> dict[str, str]:
         return self._reading.options
@@ -216,9 +214,9 @@ class _Rabbit(Served[EmbeddedRabbit]):
 class Queue(_Rabbit):
     """Queues, by message ids."""
 
-    def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Messages:
+    def flow(self, name: str, workload: Workload, place: Place) -> Messages:
         self._server.start()
-        return Messages(self._server, name, workload, folder, env, asked=True)
+        return Messages(self._server, name, workload, place, asked=True)
 
 
 class Nameless(_Rabbit):
@@ -227,15 +225,15 @@ class Nameless(_Rabbit):
     key = Source.key
     comes_again = True
 
-    def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Messages:
+    def flow(self, name: str, workload: Workload, place: Place) -> Messages:
         self._server.start()
-        return Messages(self._server, name, workload, folder, env, asked=False)
+        return Messages(self._server, name, workload, place, asked=False)
 
 
 class Stream(_Rabbit):
     """Streams, by offset."""
 
-    def flow(self, name: str, workload: Workload, folder: Path, env: Mapping[str, str]) -> Offsets:  # noqa: ARG002
+    def flow(self, name: str, workload: Workload, place: Place) -> Offsets:  # noqa: ARG002  it has no journal
         self._server.start()
         return Offsets(self._server, name, workload)
 
