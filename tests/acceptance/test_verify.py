@@ -76,12 +76,19 @@ def test_one_fault_of_every_kind_leaves_no_anomaly_and_nothing_behind(sink: str,
         ("http", "files", 5, ["--no-dear"]),  # the one that runs every day is short
         *(
             pytest.param(source, "files", 12, [], marks=pytest.mark.long)
-            for source in ("socket", "rabbitmq", "rabbitmq-stream", "kinesis")
+            for source in (
+                *("socket", "rabbitmq", "rabbitmq-stream", "kinesis"),
+                *("http-no-resume", "rabbitmq-no-ids"),
+            )
         ),
         pytest.param("kinesis", "postgres", 12, ["--query", "window"], marks=pytest.mark.long),
         *(
             pytest.param(source, "files", 12, ["--executors", "2"], marks=pytest.mark.long)
             for source in ("rabbitmq-stream", "kinesis")
+        ),
+        *(
+            pytest.param(source, "files", 12, ["--checkpoint", "s3+journals"], marks=pytest.mark.long)
+            for source in ("http", "kinesis")
         ),
     ],
 )
