@@ -231,6 +231,28 @@ def test_lines_go_on_after_the_last_one_in_the_journal(lives: Callable[..., Life
     assert "last-event-id: 3\r\n" in server.requests[2]
 
 
+def test_rows_that_are_left_out_by_their_id_are_told_of_at_once_and_then_now_and_then(
+    lives: Callable[..., Life], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a publisher that begins to count anew: the operator looks for these rows."""
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+
+    with ScriptedServer([LINES, line(1), line(2), line(1), WAIT, line(3), STALL], http=True) as server:
+        life = lives("http", server, id="id", resume="header:Last-Event-ID")
+        life.values(3)
+        assert len(told()) == 1
+        assert "/rows: 1 row left out, as their ids came before (1 since the start)" in told()[0]
+        assert "no two rows may share an id within 600 s (window)" in told()[0]
+        life.receiver.doubled += 2
+        life.receiver._tell_doubled()
+        assert len(told()) == 1  # it is not a minute yet
+        life.receiver.stop()
+    until(lambda: len(told()) == 2)
+    assert "2 rows left out, as their ids came before (3 since the start)" in told()[1]
+
+
 def test_the_last_id_may_go_into_the_query(lives: Callable[..., Life]) -> None:
     with ScriptedServer([LINES, line(7)], [LINES, line(8), STALL], http=True) as server:
         url = f"http://127.0.0.1:{server.port}/rows?of=me"
@@ -556,6 +578,7 @@ def test_a_page_for_people_is_no_row(lives: Callable[..., Life]) -> None:
     assert isinstance(error, ConfigurationError)
     assert "answered with a page for people (text/html), and no rows" in str(error)
     assert "header.Authorization" in str(error)
+    assert "have it send them as application/x-ndjson" in str(error)
     assert life.rows() == []
 
 

@@ -200,7 +200,7 @@ class HttpFeed:
         return ConfigurationError(
             f"{self.of} answered with {what}",
             next_step="see to the option url; where the page is one to log in, set header.Authorization to what the "
-            "server takes",
+            "server takes; where these are lines of JSON all the same, have it send them as application/x-ndjson",
         )
 
     def _refuse_for_good(self, error: BaseException) -> None:

@@ -6,6 +6,7 @@ The same class runs inside a job, beside the driver, and outside of it in ``once
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -15,6 +16,7 @@ from onceonly.errors import UnavailableError
 from onceonly.sources.journal.feeds import FeedBrokenError
 from onceonly.sources.journal.lock import WAIT_S
 from onceonly.sources.journal.writer import Writer
+from onceonly.words import n
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,7 @@ _DELAY_MAX_S: Final = 30.0
 _WISH_MAX_S: Final = 24 * 3600.0
 """How long a server is left alone at most, whatever it says: it may say any number."""
 _FULL_S: Final = 0.1
+_TELL_S: Final = 60.0
 
 
 class Receiver(threading.Thread):
@@ -51,6 +54,9 @@ class Receiver(threading.Thread):
         self.error: BaseException | None = None
         self.doubled = 0
         """Rows that were left out, as their ids are remembered."""
+        self._told = 0
+        """How many of them were told of, for the last time then."""
+        self._told_at = -math.inf
 
     def run(self) -> None:
         """Receive until it is stopped, or cannot go on."""
@@ -73,6 +79,7 @@ class Receiver(threading.Thread):
         except BaseException as error:  # noqa: BLE001  it is raised where the query asks next
             self.error = error
         finally:
+            self._tell_doubled(now=True)
             self._opened.set()
             self._at_rest.set()
 
@@ -148,6 +155,19 @@ class Receiver(threading.Thread):
         if self._is_free(writer.is_full):
             self._tries = 0
             self.doubled += batch.rows.num_rows - writer.append(batch.rows, batch.mark, batch.suspects)
+            self._tell_doubled()
+
+    def _tell_doubled(self, *, now: bool = False) -> None:
+        """Say now and then how many rows were left out: who gives an id to two rows would look for one of them."""
+        count = self.doubled - self._told
+        if not count or not (now or time.monotonic() - self._told_at >= _TELL_S):
+            return
+        self._told, self._told_at = self.doubled, time.monotonic()
+        log.warning(
+            "%s: %s left out, as their ids came before (%s since the start). A feed gives rows again after a broken "
+            "connection or a crash; if these are others, no two rows may share an id within %g s (window).",
+            self._feed.of, n(count, "row"), f"{self.doubled:,}", self._limits.window_s,
+        )  # fmt: skip
 
     def _is_free(self, is_full: Callable[[], bool], by: str = "backlogBytes") -> bool:
         """Wait until the journal, or its disk, is not full; say whether it is so, and not that this is to end."""
