@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -24,11 +27,14 @@ from onceonly_proof.campaign.queries import is_possible
 from onceonly_proof.campaign.records import records
 from onceonly_proof.campaign.run import CampaignOptions, run_campaign
 from onceonly_proof.campaign.sources import SOURCES, Place, journal
+from onceonly_proof.campaign.sources.http import Numbers
 from onceonly_proof.campaign.sources.kinesis import Shards
+from onceonly_proof.campaign.sources.rabbitmq import Messages
 from onceonly_proof.campaign.stores import Folders, _Served
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.workload import row
 from onceonly_proof.cli import verify as cli_verify
+from onceonly_proof.embedded import feeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -313,6 +319,53 @@ def test_of_a_journal_that_deletes_what_was_read_each_rows_epoch_is_known(kept: 
         ("http/0", 16),
     ]
     assert [each.id for each in found] == list(range(7))
+
+
+def test_who_asks_for_the_newest_segment_does_not_keep_one_beside_the_thread_that_does(
+    tmp_path: Path,
+) -> None:
+    class Slow(Folders):
+        inside = most = 0
+
+        def names(self, address: str) -> list[str]:
+            return ["1"]
+
+        def data(self, address: str, name: str) -> bytes:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            time.sleep(0.05)
+            self.inside -= 1
+            return b""
+
+    store = Slow()
+    kept = journal.Kept(store, "", tmp_path)
+    threads = [threading.Thread(target=kept.newest) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (store.most, kept.newest()) == (1, 1)
+
+
+@pytest.mark.parametrize("source", sorted(way.JOURNALED))
+def test_a_feed_is_not_read_while_its_journal_has_more_than_an_epoch_names(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long an epoch takes on a machine that is busy; and then nobody can tell what is still to come."""
+    for name in ("start", "allow"):
+        monkeypatch.setattr(feeds.EmbeddedFeed, name, lambda *_: None)
+    workload: Any = replace(plan_round(1, 1, "files", source=source).workload)
+    server: Any = Mock(uri="amqp://")
+    if source in {"rabbitmq", "rabbitmq-no-ids"}:
+        flow: Any = Messages(server, "queue", workload, Place(tmp_path), asked=source == "rabbitmq")
+    else:
+        kind = {"http-no-resume": "live"}.get(source, source)
+        flow = Numbers(kind, workload, Place(tmp_path), {})
+    with opened(tmp_path / "journal") as writer:
+        for each in "ab":
+            writer.append(rows(each))
+    offsets = [f'v1\n{{}}\n{{"journal":"a","reader":"b","segment":{number}}}' for number in (1, 2)]
+    assert [flow.is_read(each) for each in ("", *offsets)] == [False, False, None]
 
 
 def test_a_segment_that_nobody_has_kept_leaves_nothing_to_judge(kept: Kept, tmp_path: Path) -> None:

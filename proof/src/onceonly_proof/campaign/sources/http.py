@@ -55,7 +55,9 @@ class Numbers(Flow):
         self._reading.start()
         super().start()
 
-    def is_read(self, offsets: str) -> bool | None:  # noqa: ARG002  it names segments
+    def is_read(self, offsets: str) -> bool | None:
+        if self._reading.has_unread(offsets):
+            return False
         return None if self._keeps or self.server.sent() >= self.distinct else False
 
     def inputs(self) -> list[Input]:

@@ -70,6 +70,13 @@ class Reading:
         if self._receiver is not None:
             self._receiver.start()
 
+    def has_unread(self, offsets: str) -> bool:
+        """Say by what Spark notes of an epoch whether the journal has a segment that is not read with it."""
+        try:
+            return bool(json.loads(offsets.splitlines()[-1])["segment"] < self._kept.newest())
+        except (IndexError, ValueError, KeyError, TypeError):
+            return True  # not there, or being written
+
     def located(self, inputs: Sequence[Input]) -> list[Input]:
         """Return inputs with their places in the journal; as they were where they never came into it.
 
@@ -97,6 +104,7 @@ class Kept:
 
     def __init__(self, store: CheckpointStore, journal: str, folder: Path) -> None:
         self._store, self._segments, self._folder = store, f"{journal}/segments", folder
+        self._one = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="segments", daemon=True)
 
@@ -106,12 +114,18 @@ class Kept:
 
     def take(self) -> None:
         """Keep what is there now. Any thread."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for name in self._store.names(self._segments):
-            if name.isdecimal() and not (self._folder / name).exists():
-                data = self._store.data(self._segments, name)
-                if data is not None:
-                    put(self._folder / name, data)
+        with self._one:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for name in self._store.names(self._segments):
+                if name.isdecimal() and not (self._folder / name).exists():
+                    data = self._store.data(self._segments, name)
+                    if data is not None:
+                        put(self._folder / name, data)
+
+    def newest(self) -> int:
+        """Return the number of the newest segment, 0 where there is none yet."""
+        self.take()
+        return max((int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()), default=0)
 
     def located(self, inputs: Sequence[Input]) -> list[Input]:
         """Return inputs with their places in the journal, as ``Reading`` does."""

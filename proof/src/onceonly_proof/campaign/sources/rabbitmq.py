@@ -115,8 +115,8 @@ class Messages(_Published):
         self._reading.start()
         super().start()
 
-    def is_read(self, offsets: str) -> None:  # noqa: ARG002  it names segments
-        return None
+    def is_read(self, offsets: str) -> bool | None:
+        return False if self._reading.has_unread(offsets) else None
 
     def inputs(self) -> list[Input]:
         return self._reading.located(require_whole(self._taken))
