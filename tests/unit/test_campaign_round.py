@@ -105,7 +105,7 @@ class FakeFlow:
     is_told: bool = True
     is_ordered: bool = True
     ends_of: None = None
-    again: dict[bytes, list[int]] = field(default_factory=dict)
+    came_again: dict[bytes, list[int]] = field(default_factory=dict)
 
     def start(self) -> None: ...
 

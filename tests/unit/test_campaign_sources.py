@@ -29,7 +29,7 @@ from onceonly_proof.campaign.run import CampaignOptions, run_campaign
 from onceonly_proof.campaign.sources import SOURCES, Place, journal
 from onceonly_proof.campaign.sources.http import Numbers
 from onceonly_proof.campaign.sources.kinesis import Shards
-from onceonly_proof.campaign.sources.rabbitmq import Messages
+from onceonly_proof.campaign.sources.rabbitmq import Messages, Offsets
 from onceonly_proof.campaign.stores import Folders, _Served
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.workload import row
@@ -280,7 +280,7 @@ def test_a_journal_on_a_store_is_kept_as_one_in_a_folder_is_though_its_server_di
             raise OSError(folder)
         return [name.rpartition("/")[2] for name in files if name.rpartition("/")[0] == folder]
 
-    store = _Served("s3a://bucket", names, files.get)
+    store: Any = _Served("s3a://bucket", names, files.get)
     store.conf = {"spark.hadoop.fs.s3a.endpoint": "there", "spark.jars": "some"}
     place = Place(tmp_path / "campaign" / "round", {"ARMED": "yes"}, store)
     place.folder.mkdir(parents=True)
@@ -289,7 +289,7 @@ def test_a_journal_on_a_store_is_kept_as_one_in_a_folder_is_though_its_server_di
     kept.take()
     dead[0] = True
     assert [each.position for each in kept.located(WENT_IN[:3])] == [0, 1, 12]
-    receiver = journal.Receiver("http", {"journal": place.at("journal"), "url": "x"}, place)
+    receiver: Any = journal.Receiver("http", {"journal": place.at("journal"), "url": "x"}, place)
     assert (place.folder / "receiver.conf").read_text() == "spark.hadoop.fs.s3a.endpoint there\n"
     assert receiver._command[-7:] == [
         "--hadoop-conf", str(place.folder / "receiver.conf"), "http",
@@ -366,6 +366,14 @@ def test_a_feed_is_not_read_while_its_journal_has_more_than_an_epoch_names(
             writer.append(rows(each))
     offsets = [f'v1\n{{}}\n{{"journal":"a","reader":"b","segment":{number}}}' for number in (1, 2)]
     assert [flow.is_read(each) for each in ("", *offsets)] == [False, False, None]
+    assert flow.came_again == {}
+
+
+def test_of_a_stream_nothing_comes_again(tmp_path: Path) -> None:
+    server: Any = Mock()
+    workload: Any = plan_round(1, 1, "files", source="rabbitmq-stream").workload
+    for flow in (Offsets(server, "stream", workload), Shards(server, "stream", workload, Place(tmp_path))):
+        assert flow.came_again == {}
 
 
 def test_a_segment_that_nobody_has_kept_leaves_nothing_to_judge(kept: Kept, tmp_path: Path) -> None:

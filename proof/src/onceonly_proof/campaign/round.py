@@ -70,9 +70,9 @@ def run_round(
             replays = replayed(task.audited)
             if arena.source is not None and arena.source.is_lossy:
                 world, never_taken = watch.arrived(world)
-            came_again = sum(map(len, flow.again.values()))
+            came_again = sum(map(len, flow.came_again.values()))
             if plan.query not in queries.DROPPING:
-                world = watch.told_apart(world, flow.again)
+                world = watch.told_apart(world, flow.came_again)
             due, rows, late = windows.due(task, world)
             verdict = judge(watch.judged(task, due, is_ordered=flow.is_ordered), guarantee)
             if arena.trace:

@@ -73,7 +73,7 @@ class Flow(Feeder):
         return None
 
     @property
-    def again(self) -> Mapping[bytes, Sequence[int]]:
+    def came_again(self) -> Mapping[bytes, Sequence[int]]:
         """Where else in the journal rows are that came again, by their values. Asked when the round is over."""
         return {}
 

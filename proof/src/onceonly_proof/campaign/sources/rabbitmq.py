@@ -122,7 +122,7 @@ class Messages(_Published):
         return self._reading.located(require_whole(self._taken))
 
     @property
-    def again(self) -> Mapping[bytes, Sequence[int]]:
+    def came_again(self) -> Mapping[bytes, Sequence[int]]:
         """What came again and was not known by its id; of what has one, nothing may."""
         return {} if self._asked else self._reading.again()
 
