@@ -238,7 +238,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(target: Target) -> N
 def place(target: Target, tmp_path: Path) -> Iterator[str]:
     """Return a folder for logs on a store, which the session is told how to reach."""
     spark = target.way.spark
-    told = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    told = spark.sparkContext._jsc.hadoopConfiguration()
     with EmbeddedS3(tmp_path / "s3") as s3:
         s3.make_bucket("jobs")
         for name, value in s3.hadoop().items():

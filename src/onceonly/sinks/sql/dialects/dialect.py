@@ -194,6 +194,8 @@ class Dialect(ABC):
 
     def keep_part(self, db: Any) -> None:  # noqa: ANN401
         """End a part of a transaction."""
+        if not self.unstage():
+            self.run(db, f"DROP TABLE IF EXISTS {self.staging}")
         self.run(db, f"RELEASE SAVEPOINT {_PART}")
 
     def quote(self, name: str) -> str:

@@ -261,16 +261,7 @@ class Postgres(Dialect):
 
     def settle(self, db: Any) -> None:  # noqa: ANN401
         db.execute("SET CONSTRAINTS ALL IMMEDIATE")
-
-    def begin_part(self, db: Any) -> None:  # noqa: ANN401
-        super().begin_part(db)
-        db.execute("SET CONSTRAINTS ALL DEFERRED")  # the part before may have settled them
-
-    def keep_part(self, db: Any) -> None:  # noqa: ANN401
-        db.execute(
-            f"DROP TABLE IF EXISTS {self.staging}"
-        )  # the end of the transaction is too late for the next part
-        super().keep_part(db)
+        db.execute("SET CONSTRAINTS ALL DEFERRED")  # for what follows of a part of it
 
     def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
         found = self.run(db, _DESCRIBED, (bool(self.options.op), self.path(name)))
