@@ -166,9 +166,10 @@ def main() -> None:
         return is_last or not queries[0].isActive
 
     until(is_over, math.inf, poll_s=0.05)
+    # Not afterwards: what Spark does between two epochs a stop interrupts, and HDFS' client calls that another failure.
+    errors = [error for query in queries if (error := query.exception()) is not None]
     for query in queries:
         query.stop()
-    errors = [error for query in queries if (error := query.exception()) is not None]
     if errors:
         Path(f"{beside}.error").write_text(str(errors[0]), encoding="utf-8")
         sys.exit(3)
