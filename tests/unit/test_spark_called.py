@@ -17,7 +17,7 @@ from onceonly.executor.kept import Kept
 from onceonly.log.runs import Run
 from onceonly.log.stops import Stop
 from onceonly.model import Stamp
-from onceonly.spark import beside, called, connect, epoch, guarding
+from onceonly.spark import beside, called, connect, epoch, guarding, kept_back
 from onceonly.stores.access import Hadoop
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Decided:
 @pytest.fixture(autouse=True)
 def _nobody_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(called, "_now", None)
+    monkeypatch.setattr(kept_back, "_failed", {})
     for name in ("_begun", "_carried_out"):
         monkeypatch.setattr(epoch, name, {})
     monkeypatch.setattr(epoch, "_coordinators", Kept(1))

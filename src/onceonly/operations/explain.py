@@ -15,6 +15,7 @@ from onceonly.log import files, left
 from onceonly.log.actions import ActionFiles
 from onceonly.model import Guarantee, LinkKind, seconds_of
 from onceonly.operations import disk, look, sinks
+from onceonly.operations.elsewhere import Elsewhere
 from onceonly.operations.states import HandleState, meaning
 from onceonly.ports.standing import Stands
 from onceonly.words import n
@@ -226,7 +227,7 @@ def _outlook(model: CheckpointModel, handle: HandleView, standing: Standing) -> 
     }[standing.stands]
     if standing.hindered:
         does = f"{stops}: a part of what waits is gone, or damaged"
-    if isinstance(standing, sinks.Elsewhere):
+    if isinstance(standing, Elsewhere):
         does = (
             "where its options lead there, too, it stops before it reads a row, and nothing is touched: what was "
             "decided for one target never goes to another"

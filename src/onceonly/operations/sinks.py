@@ -15,6 +15,7 @@ from onceonly import background
 from onceonly.coordinator.coordinator import Participant
 from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError, typed
 from onceonly.model import LinkKind, SinkUse, differing
+from onceonly.operations import elsewhere
 from onceonly.operations.states import HandleState
 from onceonly.ports import QueryContext
 from onceonly.ports.standing import Standing, Stands
@@ -34,23 +35,8 @@ if TYPE_CHECKING:
 # something open too; one that no epoch has used for longer is not asked.
 _EPOCHS = 2
 _CLOSE_S = 10.0
-# The way on from transactions that nothing can commit or abort any more.
-_GONE_FOR_GOOD = (
-    "if that is gone for good, onceonly savepoint create, and savepoint fork --same-targets: it goes on after the "
-    "newest epoch that is committed, and writes again what was pending"
-)
 # What an option is called that says where a target is.
 _ADDRESS = re.compile(r"(servers?|hosts?|url|uri|endpoint|address|path|folder)$", re.IGNORECASE)
-
-
-class _OtherTargetError(ConfigurationError):
-    """A sink leads to another target than the log names."""
-
-
-class Elsewhere(Standing):
-    """What is known of a transaction whose target is another one than the log names: nothing."""
-
-    __slots__ = ()
 
 
 def chains(checkpoint: Checkpoint, *, since: int | None = None) -> Iterator[tuple[Link, ...]]:
@@ -162,8 +148,19 @@ def refuse_other_target(
 ) -> None:
     """See that each sink leads to the target that its newest link names. May connect; changes nothing, checks nothing.
 
-    Where nothing is pending and no option could have led elsewhere, the world has changed, and the query goes on in it.
     Raises ``ConfigurationError`` that names what differs, ``UnavailableError`` where a target cannot be asked.
+    """
+    error = _other_target(checkpoint, given, made, since=since)
+    if error is not None:
+        raise error
+
+
+def _other_target(
+    checkpoint: Checkpoint, given: Given, made: Mapping[str, Participant], *, since: int | None = None
+) -> ConfigurationError | None:
+    """Return the error for the first sink that leads to another target than its newest link names; None for none.
+
+    Where nothing is pending and no option could have led elsewhere, the world has changed, and the query goes on in it.
     """
     newest = links(checkpoint, since=since)
     for name, each in made.items():
@@ -175,11 +172,8 @@ def refuse_other_target(
             now = dict(each.sink.identity())
         differ = differing(then, now)
         if differ:
-            shown = "; ".join(f"{key} is {_value(now, key)}, and was {_value(then, key)}" for key in differ)
-            raise _OtherTargetError(
-                f"the sink {name} of query {checkpoint.query} has another target than in link {link.name}: {shown}",
-                next_step=f"{_blame(given, name, differ, link)}; nothing was changed",
-            )
+            return elsewhere.error(checkpoint, given, name, link, now, differ)
+    return None
 
 
 def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, Leftover]]:
@@ -256,16 +250,21 @@ def look_up(
     names = {name for name, _ in transactions}
     try:
         with participants(checkpoint, given) as made:
-            refuse_other_target(
-                checkpoint, given, {name: each for name, each in made.items() if name in names}
-            )
+            asked = {name: each for name, each in made.items() if name in names}
+            other = _other_target(checkpoint, given, asked)
             for name, handle in transactions:
-                told[name, handle.transaction] = standing(made.get(name), handle, within_s=within_s)
+                told[name, handle.transaction] = (
+                    standing(made.get(name), handle, within_s=within_s)
+                    if other is None
+                    else _unknown(other, elsewhere.Elsewhere)
+                )
     except OnceonlyError as error:
-        kind = Elsewhere if isinstance(error, _OtherTargetError) else Standing
-        unknown = kind(stands=Stands.UNKNOWN, told=f"{error.what} ({typed(error)})")
-        told = {(name, handle.transaction): unknown for name, handle in transactions} | told
+        told = {(name, handle.transaction): _unknown(error) for name, handle in transactions} | told
     return told
+
+
+def _unknown(error: OnceonlyError, kind: type[Standing] = Standing) -> Standing:
+    return kind(stands=Stands.UNKNOWN, told=f"{error.what} ({typed(error)})")
 
 
 def standing(participant: Participant | None, handle: Handle, *, within_s: float) -> Standing:
@@ -314,25 +313,6 @@ def _is_settled(checkpoint: Checkpoint, link: Link) -> bool:
 def _leads(given: Given, name: str) -> bool:
     """Say whether the operator has given anything that the sink's target may depend on."""
     return bool(given.options or given.by_sink.get(name) or name in given.classes)
-
-
-def _value(identity: Mapping[str, str | int], key: str) -> str:
-    return repr(identity[key]) if key in identity else "not known"
-
-
-def _blame(given: Given, name: str, differ: Collection[str], link: Link) -> str:
-    """Name the options that may have led elsewhere: those called like what differs; else say that it may be gone."""
-    options = [*given.options, *given.by_sink.get(name, {})]
-    if blamed := [option for option in options if option in differ]:
-        return f"correct the option {', '.join(dict.fromkeys(blamed))}, or leave it out"
-    used = link.uses.get(name)
-    if name in given.classes and (used is None or given.classes[name] != used.sink):
-        return f"correct --sink {name}={given.classes[name]}, or leave it out"
-    others = f"if one of {', '.join(dict.fromkeys(options))} leads elsewhere, correct it; else"
-    return (
-        f"{others if options else 'no option given here changes it:'} bring back what the name led to, or give the "
-        f"former target by --option; {_GONE_FOR_GOOD}"
-    )
 
 
 def _load(name: str, path: str) -> SinkClass:
