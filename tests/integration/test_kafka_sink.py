@@ -264,7 +264,11 @@ def test_without_its_marker_its_rows_tell_that_it_was_aborted(broker: EmbeddedKa
 def test_rows_that_are_gone_or_follow_an_open_transaction_tell_nothing(broker: EmbeddedKafka) -> None:
     """Nor those of another producer that stand where its own should."""
     query = Query(broker)
-    holding = query.prepare("open", "open", slot=1)
+    open_one = query.sink.begin_transaction(query.attempt(0, 1, "run"))
+    both = {"value": ["open", "open"], "partition": pa.array([0, 1], pa.int32())}
+    query.sink.write(open_one, pa.RecordBatch.from_pydict(both))
+    holding = query.sink.pre_commit(open_one)
+    assert holding is not None
     handle = query.prepare("a", "b")
     assert query.commit(handle) == Committed()
     fence(query.admin(), handle.transaction, 1000)

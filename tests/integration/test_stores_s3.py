@@ -33,7 +33,8 @@ _folders = itertools.count()
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS3]:
-    with EmbeddedS3(tmp_path_factory.mktemp("s3"), rights=_RIGHTS) as found:
+    # Each bucket takes seven volumes.
+    with EmbeddedS3(tmp_path_factory.mktemp("s3"), rights=_RIGHTS, volumes=40) as found:
         found.make_bucket(_BUCKET)
         client = boto3.client(
             "s3",
