@@ -2587,8 +2587,8 @@ DEFECTS: Final = (
         group=STAGED,
         what="What a table refuses is decided beside the dead letters that were made of it",
         file="protocol/deciding.py",
-        before="    votes = state.link.votes if event.votes is None else event.votes\n",
-        after="    votes = state.link.votes\n",
+        before="        link = replace(link, votes=event.votes)\n",
+        after="        pass\n",
         tests=(REHEARSED + "test_rows_that_exclude_each_other_are_told_apart_and_the_rest_is_applied",),
     ),
     Defect(
@@ -2606,8 +2606,8 @@ DEFECTS: Final = (
         group=STAGED,
         what="A row becomes a dead letter as what it refers to comes behind it",
         file="sinks/sql/refusing.py",
-        before="if not _is_taken(take, whole[name].slice(each.row, 1))",
-        after="if each",
+        before="if not _is_taken(take, rows[name].slice(place, 1))",
+        after="if refused",
         tests=(SQL + "test_a_row_is_not_refused_as_what_it_refers_to_comes_behind_it",),
     ),
     Defect(

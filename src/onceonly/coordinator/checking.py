@@ -68,7 +68,7 @@ class Checks:
             f"{age_s:.1f} s",
         )
         expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
-        votes = link.votes if expiring else self._rehearsal.votes(plan, link)
+        votes = None if expiring else self._rehearsal.votes(plan, link)
         # Last of all, as an older driver that wakes up may write the offsets over at any time.
         unsynced = (
             (self._inputs.synced(plan) or self._inputs.sync_state()) if self._inputs is not None else ""

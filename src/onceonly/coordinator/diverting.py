@@ -109,25 +109,25 @@ class Rehearsal:
         self._participants = participants
         self._sinks = sinks
 
-    def votes(self, plan: Plan, link: Link) -> tuple[Vote, ...]:
-        """Return the votes that are to be decided, which all sinks will take: those of the link, or others for them.
+    def votes(self, plan: Plan, link: Link) -> tuple[Vote, ...] | None:
+        """Return the votes that are to be decided in place of the link's, None where all sinks will take those.
 
         Once a try, right before the decision. What is prepared for other votes and not decided is swept. Raises what
         the sinks say against the epoch, with its name.
         """
-        votes = link.votes
-        mains = sorted({letters_of(vote.sink) or vote.sink for vote in votes})
+        votes, handles = link.votes, handles_of(link.votes)
+        mains = sorted({letters_of(name) or name for name in handles})
         # Letters last: a sink for them may have some by then.
         for name in (*mains, *map(letters_name, mains)):
             try:
-                self._ask(name, plan, votes)
+                self._ask(name, plan, handles.get(name))
             except RecordRefusedError as error:
                 votes = self._diverted(name, plan, link, votes, error)
-                self._ask(name, plan, votes)
-        return votes
+                handles = handles_of(votes)
+                self._ask(name, plan, handles.get(name))
+        return None if votes is link.votes else votes
 
-    def _ask(self, name: str, plan: Plan, votes: Sequence[Vote]) -> None:
-        handles = handles_of(votes).get(name)
+    def _ask(self, name: str, plan: Plan, handles: Sequence[Handle] | None) -> None:
         if not handles:
             return
         try:

@@ -109,9 +109,10 @@ def checked(state: s.Checking, event: m.Checked) -> Move:
     strayed = moved(state.plan.epoch, event.span, read)
     if strayed is not None:
         return strayed
-    votes = state.link.votes if event.votes is None else event.votes
-    rest = (*state.rest, *(vote for vote in state.link.votes if vote not in votes))
-    link = replace(state.link, votes=votes, inputs=read)
+    link, rest = replace(state.link, inputs=read), state.rest
+    if event.votes is not None:
+        rest = (*rest, *(vote for vote in link.votes if vote not in event.votes))
+        link = replace(link, votes=event.votes)
     return s.Deciding(state.plan, link, rest), (PutLink(link),)
 
 

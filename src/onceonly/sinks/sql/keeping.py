@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.sql.books import Books
     from onceonly.sinks.sql.dialects.dialect import Dialect
+    from onceonly.sinks.sql.options import SqlOptions
     from onceonly.sinks.sql.types import Match
 
 _TRIED = "tried out"
@@ -54,6 +55,16 @@ def require_noted(db: Any, books: Books, epoch: int) -> None:  # noqa: ANN401  a
             f"{name}, which is to note what was committed, takes a row without an error and has not got it: a trigger, "
             "a rule or a policy of its passes rows over. Epochs would be written twice",
             next_step="take that away, or name another table by the option books",
+        )
+
+
+def refuse_older(newest: int | None, epoch: int, books: Books, options: SqlOptions) -> None:
+    """See that the books have no newer epoch than one that is to be written. Raises ``ConfigurationError``."""
+    if newest is not None and newest > epoch:
+        raise ConfigurationError(
+            f"{options.url} has chk-{newest} of query {books.query} already, and this is chk-{epoch}: an older "
+            "checkpoint was restored",
+            next_step="bring the newer checkpoint back, or start on a new one, from the offsets that are right",
         )
 
 

@@ -36,15 +36,22 @@ def refusals(
     import pyarrow as pa
 
     found: dict[str, list[Refused]] = {}
+    rows: dict[str, pa.RecordBatch] = {}
     with _trying(target, meaning) as take:
-        whole = {name: pa.concat_batches(list(rows.batches())) for name, rows in staged.items()}
-        for name, rows in whole.items():
+        for name, each in staged.items():
+            whole = pa.concat_batches(list(each.batches()))
             left = None if most is None else most - sum(map(len, found.values()))
-            _, found[name] = sifted(rows, take, code=_CODE, most=left)
+            _, found[name] = sifted(whole, take, code=_CODE, most=left)
             if left is not None and len(found[name]) > left:
                 return found
+            # A copy of these alone, so that no more than one slot is in memory.
+            rows[name] = whole.take(pa.array([refused.row for refused in found[name]], pa.int64()))
         return {
-            name: [each for each in some if not _is_taken(take, whole[name].slice(each.row, 1))]
+            name: [
+                refused
+                for place, refused in enumerate(some)
+                if not _is_taken(take, rows[name].slice(place, 1))
+            ]
             for name, some in found.items()
         }
 
@@ -66,7 +73,7 @@ def _trying(target: Target, meaning: Meaning | None) -> Iterator[Callable[[pa.Re
 
         def take_all(part: pa.RecordBatch) -> None:
             with target.transaction(keep=False) as db:
-                target.try_rows(db, [*kept, part], meaning)
+                target.write_rows(db, iter([*kept, part]), meaning, tries=True)
             kept.append(part)
 
         yield take_all
@@ -76,7 +83,7 @@ def _trying(target: Target, meaning: Meaning | None) -> Iterator[Callable[[pa.Re
         def take(part: pa.RecordBatch) -> None:
             sql.begin_part(db)
             try:
-                target.try_rows(db, [part], meaning)
+                target.write_rows(db, iter([part]), meaning, tries=True)
             except RecordRefusedError:
                 sql.undo_part(db)
                 raise

@@ -11,9 +11,9 @@ from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableE
 from onceonly.families import behind
 from onceonly.ports import BATCH
 from onceonly.ports.standing import Held
+from onceonly.sinks.sql import keeping
 from onceonly.sinks.sql.books import KEY, Books, remembered
 from onceonly.sinks.sql.dialects import dialect_of
-from onceonly.sinks.sql.keeping import require_kept, require_noted, require_taken, require_written
 from onceonly.sinks.sql.reading import Sum, unread
 from onceonly.sinks.sql.refusals import is_doubtful
 from onceonly.sinks.sql.rights import lacking
@@ -146,7 +146,7 @@ class Target:
                 newest = books.newest(db)
                 is_new = newest is None and not books.query.startswith(BATCH)
                 others = books.others(db, self._name) if is_new else []
-                require_noted(db, books, (newest or 0) + 1)
+                keeping.require_noted(db, books, (newest or 0) + 1)
                 books.forget(db, -1)
         except ConfigurationError as error:
             raise self._granting(error) from error
@@ -184,8 +184,8 @@ class Target:
         """
         with self.transaction(keep=False) as db:
             newest, table = books.newest(db), self.sql.describe(db, self.options.table)
-        _refuse_older(newest, max(epochs.values()), books, self.options)
-        found, batches = self._now(staged, table, meaning)
+        keeping.refuse_older(newest, max(epochs.values()), books, self.options)
+        found, batches = self._now(_batches(staged), table, meaning)
         told, in_doubt = [], tries or found.table != then or bool(found.doubts)
         for batch in batches if found.key or found.indexed or found.lettered else ():
             in_doubt = in_doubt or is_doubtful(batch, found)
@@ -214,22 +214,25 @@ class Target:
             books.forget(db, max(epochs.values()))
             if not self._claimed and not books.query.startswith(BATCH):
                 books.claim(db, self._name)
-            self.sql.hold(db)
-            found, batches = self._now(staged, self.sql.describe(db, self.options.table), meaning)
-            self._load(db, self._taken(batches, found), found, tries=not keep)
-            if not keep:
-                self.sql.settle(db)
+            self.write_rows(db, _batches(staged), meaning, tries=not keep)
         if keep:
             self._claimed = True
             self._applied = max(self._applied, *epochs.values())
 
-    def try_rows(self, db: Any, parts: Sequence[pa.RecordBatch], meaning: Meaning | None) -> None:  # noqa: ANN401
-        """Write rows like an epoch's in a transaction that is undone. Raises a typed error, or the client's."""
+    def write_rows(
+        self,
+        db: Any,  # noqa: ANN401
+        batches: Iterator[pa.RecordBatch],
+        meaning: Meaning | None,
+        *,
+        tries: bool,
+    ) -> None:
+        """Write rows in a transaction, which with ``tries`` is undone. Raises a typed error, or one of the client's."""
         self.sql.hold(db)
-        table = self._there(self.sql.describe(db, self.options.table))
-        found = self.matched(columns_of(parts[0].schema), table, meaning)
-        self._load(db, self._taken(parts, found), found, tries=True)
-        self.sql.settle(db)
+        found, rows = self._now(batches, self.sql.describe(db, self.options.table), meaning)
+        self._load(db, self._taken(rows, found), found, tries=tries)
+        if tries:
+            self.sql.settle(db)
 
     @contextmanager
     def transaction(self, *, keep: bool = True, reads: bool = False) -> Iterator[Any]:
@@ -335,10 +338,9 @@ class Target:
             self.sql.run(db, f"CREATE TABLE {self.sql.path(options.table)} ({', '.join(parts)})")
 
     def _now(
-        self, staged: Mapping[str, StagedRows], table: Table | None, meaning: Meaning | None
+        self, batches: Iterator[pa.RecordBatch], table: Table | None, meaning: Meaning | None
     ) -> tuple[Match, Iterator[pa.RecordBatch]]:
-        """Return how staged rows meet the table as it is now, and the rows."""
-        batches = (batch for each in staged.values() for batch in each.batches())
+        """Return how rows meet the table as it is now, and the rows."""
         first = next(batches)
         return self.matched(columns_of(first.schema), self._there(table), meaning), chain([first], batches)
 
@@ -353,7 +355,7 @@ class Target:
         """Yield rows as the table takes them, looked at once more where it may have been changed."""
         for batch in batches:
             if found.table != self._trusted:
-                require_taken(batch, found)
+                keeping.require_taken(batch, found)
             yield shaped(batch, found)
 
     def _load(
@@ -382,17 +384,12 @@ class Target:
                 sql.run(db, sql.delete(found))
             written = sql.write(db, sql.insert(found))
             if found.key and found.table.passing and not self.options.trusts:
-                require_kept(db, sql, found)
+                keeping.require_kept(db, sql, found)
             if sql.unstage():
                 sql.run(db, sql.unstage())
         if not found.key and not self.options.trusts:
-            require_written(written, given, found)
+            keeping.require_written(written, given, found)
 
 
-def _refuse_older(newest: int | None, epoch: int, books: Books, options: SqlOptions) -> None:
-    if newest is not None and newest > epoch:
-        raise ConfigurationError(
-            f"{options.url} has chk-{newest} of query {books.query} already, and this is chk-{epoch}: an older "
-            "checkpoint was restored",
-            next_step="bring the newer checkpoint back, or start on a new one, from the offsets that are right",
-        )
+def _batches(staged: Mapping[str, StagedRows]) -> Iterator[pa.RecordBatch]:
+    return (batch for each in staged.values() for batch in each.batches())
