@@ -11,7 +11,7 @@ import google_crc32c
 import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
-from kafka_query import Query
+from kafka_query import Query, wait_for
 
 from onceonly.log import open_log
 from onceonly.model import Committed, Link, LinkKind, Receipt, SinkUse, Vote
@@ -195,6 +195,7 @@ def test_an_epoch_that_is_gone_altogether_is_found(job: Job) -> None:
 def test_a_topic_that_was_deleted_is_another_target(job: Job) -> None:
     admin = job.kafka.admin()
     admin.delete_topics([job.query.topic], operation_timeout=30)[job.query.topic].result(30)
+    wait_for(lambda: job.query.topic not in admin.list_topics(timeout=10).topics, "the end of the topic")
     handles = [vote.handle for vote in open_checkpoint(job.checkpoint).log.chain(1)[-1].votes if vote.handle]
     held = job.query.sink.held(handles)
     assert held is not None
