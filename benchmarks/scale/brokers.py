@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.scale import samples
 from benchmarks.scale.links import point
-from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly.sinks.kafka.wire.admin import Admin
 from onceonly_proof.embedded.kafka import MeasuredKafka
 

@@ -9,7 +9,7 @@ from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.errors import UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost, RetryLater
-from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly.sinks.kafka.wire.admin import GROUP, TRANSACTION, transaction_partition
 from onceonly_proof.embedded.kafka_cluster import EmbeddedCluster
 

@@ -116,7 +116,7 @@ def test_rows_written_after_a_foreign_abort_do_not_hide_it(broker: EmbeddedKafka
 def test_a_topic_that_was_deleted_is_lost_and_not_waited_for(
     broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onceonly.sinks.kafka.standing._UNKNOWN_S", 0.5)
+    monkeypatch.setattr("onceonly.sinks.kafka.outcomes.standing._UNKNOWN_S", 0.5)
     query = Query(broker, **{"onceonly.marker.topic": Query(broker).topic})
     handle = in_both(query)
     admin = broker.admin()

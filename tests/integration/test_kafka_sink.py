@@ -25,8 +25,8 @@ from onceonly.errors import ConfigurationError, LogError, UnavailableError, Writ
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater, Unknown
 from onceonly.ports import QueryContext
 from onceonly.ports.standing import Stands
-from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.committer import fence
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly.sinks.kafka.producers.pool import this_worker
 from onceonly.sinks.kafka.producers.row_producer import RowProducer
 from onceonly.sinks.kafka.records.record_batches import Identity

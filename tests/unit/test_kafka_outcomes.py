@@ -20,8 +20,9 @@ from kafka.protocol.producer.transaction import InitProducerIdRequest
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import WriteContext
-from onceonly.sinks.kafka import committer, marker
+from onceonly.sinks.kafka import committer
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.producers import pool as producers
 from onceonly.sinks.kafka.producers import transaction

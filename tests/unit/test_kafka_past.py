@@ -16,9 +16,9 @@ from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, Handle, Mode, Vote
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.ports.standing import Stands
-from onceonly.sinks.kafka import marker, own_rows
 from onceonly.sinks.kafka.checks import past, topic_ids
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.outcomes import marker, own_rows
 from onceonly.sinks.kafka.wire.answers import UNKNOWN_TOPIC
 from onceonly_proof.memory_log import MemoryDisk, MemoryLog
 from onceonly_proof.memory_sink import MemorySink

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import UnavailableError
 from onceonly.ports.standing import Held
-from onceonly.sinks.kafka import standing
 from onceonly.sinks.kafka.committer import require_cluster
-from onceonly.sinks.kafka.fetching import OUT_OF_RANGE, Place, fetch, judge
+from onceonly.sinks.kafka.outcomes import standing
+from onceonly.sinks.kafka.outcomes.fetching import OUT_OF_RANGE, Place, fetch, judge
 from onceonly.sinks.kafka.prepared import Prepared, read_places
 
 if TYPE_CHECKING:

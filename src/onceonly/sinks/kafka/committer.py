@@ -14,7 +14,7 @@ from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import Leftover
 from onceonly.ports.standing import Stands
-from onceonly.sinks.kafka import marker, own_rows, standing
+from onceonly.sinks.kafka.outcomes import marker, own_rows, standing
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.producers.transaction import init_request
 from onceonly.sinks.kafka.wire import names

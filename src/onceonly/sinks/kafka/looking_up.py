@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import UnavailableError
 from onceonly.ports.standing import Standing, Stands
-from onceonly.sinks.kafka import marker, own_rows, standing
 from onceonly.sinks.kafka.committer import require_cluster
+from onceonly.sinks.kafka.outcomes import marker, own_rows, standing
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.wire.answers import NONE, NotAnsweredError
 from onceonly.words import time_of

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.kafka import auditing, committer, looking_up, marker, writer
+from onceonly.sinks.kafka import auditing, committer, looking_up, writer
 from onceonly.sinks.kafka.checks import ageing, hanging, past, target
 from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly.sinks.kafka.prepared import parts_of
 from onceonly.sinks.kafka.reading_back import Values
 from onceonly.sinks.kafka.wire.admin import Admin

@@ -16,9 +16,9 @@ from onceonly.errors import (
 )
 from onceonly.families.behind import refuse_ahead
 from onceonly.model import Guarantee, Handle
-from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.checks import topic_ids
 from onceonly.sinks.kafka.options import BATCH_BYTES
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly.sinks.kafka.prepared import Prepared, spell
 from onceonly.sinks.kafka.producers.confluent import import_confluent
 from onceonly.sinks.kafka.producers.failures import Failure

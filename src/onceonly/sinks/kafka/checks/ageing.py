@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.errors import UnavailableError
+from onceonly.sinks.kafka.outcomes.standing import describe, fallen, is_open
 from onceonly.sinks.kafka.prepared import Prepared
-from onceonly.sinks.kafka.standing import describe, fallen, is_open
 from onceonly.sinks.kafka.wire.answers import ID_NOT_FOUND
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.ports.standing import Hanging
-from onceonly.sinks.kafka import committer, marker, standing
+from onceonly.sinks.kafka import committer
+from onceonly.sinks.kafka.outcomes import marker, standing
 from onceonly.words import time_of
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from onceonly import background
 from onceonly.families import behind
 from onceonly.ports.standing import Stands
-from onceonly.sinks.kafka import marker, own_rows
 from onceonly.sinks.kafka.checks import topic_ids
 from onceonly.sinks.kafka.checks.target import id_prefix
+from onceonly.sinks.kafka.outcomes import marker, own_rows
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.wire.answers import NotAnsweredError
 

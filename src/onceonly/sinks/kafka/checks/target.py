@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
-from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.checks import marker_topic
 from onceonly.sinks.kafka.checks.topic_ids import spelled_id
 from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.options import TRANSACTION_TIMEOUT_MS
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly.sinks.kafka.records.columns import check_columns
 from onceonly.sinks.kafka.records.refusals import limit_of
 from onceonly.sinks.kafka.wire.admin import GROUP

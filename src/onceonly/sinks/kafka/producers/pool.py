@@ -25,14 +25,14 @@ from onceonly import background
 from onceonly.errors import WriteFailedError
 from onceonly.events import record
 from onceonly.sinks.kafka.checks.target import id_prefix
-from onceonly.sinks.kafka.marker import part
+from onceonly.sinks.kafka.outcomes.marker import part
+from onceonly.sinks.kafka.outcomes.standing import describe
 from onceonly.sinks.kafka.producers.confluent import import_confluent
 from onceonly.sinks.kafka.producers.direct_producer import DirectProducer
 from onceonly.sinks.kafka.producers.leases import Leases
 from onceonly.sinks.kafka.producers.reach import Reach
 from onceonly.sinks.kafka.producers.transaction import ENDING_S, StillEndingError
 from onceonly.sinks.kafka.records.record_batches import Identity
-from onceonly.sinks.kafka.standing import describe
 from onceonly.sinks.kafka.wire.admin import Admin
 from onceonly.sinks.kafka.wire.answers import NONE, PutOffError, refuse_forbidden
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.ports.standing import Stands
-from onceonly.sinks.kafka import standing
-from onceonly.sinks.kafka.fetching import OUT_OF_RANGE, Place, fetch
+from onceonly.sinks.kafka.outcomes import standing
+from onceonly.sinks.kafka.outcomes.fetching import OUT_OF_RANGE, Place, fetch
 from onceonly.sinks.kafka.prepared import read_places
 
 if TYPE_CHECKING:

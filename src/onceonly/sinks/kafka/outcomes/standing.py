@@ -14,7 +14,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly.sinks.kafka.prepared import read_places
 from onceonly.sinks.kafka.wire.admin import TRANSACTION
 from onceonly.sinks.kafka.wire.answers import (
