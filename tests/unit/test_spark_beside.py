@@ -20,7 +20,7 @@ from onceonly.log.stops import Stop, StopFiles
 from onceonly.model import Stamp
 from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.sinks.files import FilesSink
-from onceonly.spark import beside, writer
+from onceonly.spark import beside, beside_format, writer
 from onceonly.stores.access import Hadoop
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_the_server_tells_of_a_request_for_this_run_and_notes_that_it_was_seen(p
 
 def test_the_answer_is_the_name_of_a_column_however_the_request_is_worded(path: Path) -> None:
     StopFiles(path).put(Stop(run="r", began=BEGAN, who="ann", stamp=BEGAN, because="`a` \"b\" 'c', d:\n"))
-    [field] = beside.make_format(Hadoop())(question(path)).schema().fields
+    [field] = beside_format.make_format(Hadoop())(question(path)).schema().fields
     assert "because" in json.loads(field.name)["asked"]
 
 
@@ -164,7 +164,7 @@ class Session:
         return self.options(**{name: text})
 
     def load(self) -> Any:  # noqa: ANN401  as much of a frame as is asked for
-        return SimpleNamespace(schema=beside.make_format(Hadoop())(self.given).schema())
+        return SimpleNamespace(schema=beside_format.make_format(Hadoop())(self.given).schema())
 
 
 class Query:
@@ -217,7 +217,7 @@ def test_the_client_says_once_what_is_wrong_with_the_group(
 ) -> None:
     told = iter(["Kafka is silent.", "Kafka is silent.", ""])
     monkeypatch.setattr(
-        beside, "answer", lambda _given: {"asked": "", "lag": next(told), "next": "see to it"}
+        beside_format, "answer", lambda _given: {"asked": "", "lag": next(told), "next": "see to it"}
     )
     caplog.set_level(logging.INFO, "onceonly")
     watch = beside._Watch(Query(busy=0), {"onceonly.lag.group": "g"})

@@ -2,9 +2,9 @@
 
 On a classic session the driver's Python hears of epochs and of the end. On Spark Connect the client sees the end, and
 only the server is sure to reach the checkpoint and its sources. So the client asks, every few seconds, for the schema
-of a format of this module, whose planning looks for a request to end and keeps the group that shows the lag. The client
-stops a query that was asked to end as soon as it is idle. One that is busy is ended by its planner, between two epochs:
-Spark calls that a failure, the client's ``exception`` and ``awaitTermination`` do not.
+of a format (``beside_format``), whose planning looks for a request to end and keeps the group that shows the lag. The
+client stops a query that was asked to end as soon as it is idle. One that is busy is ended by its planner, between two
+epochs: Spark calls that a failure, the client's ``exception`` and ``awaitTermination`` do not.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ import json
 import logging
 from concurrent.futures import wait
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StringType, StructField, StructType
 
 from onceonly import background, events
 from onceonly.durable.sealed import decoder
@@ -41,11 +39,9 @@ from onceonly.settings.query import (
     with_checkpoint,
 )
 from onceonly.settings.telemetry import NAMES
-from onceonly.stores.access import Hadoop
-from onceonly.stores.opened import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from onceonly.coordinator.query import QueryCoordinator
@@ -69,29 +65,6 @@ _SESSION: Final = "spark.sql.streaming.checkpointLocation"
 # --- the server's Python -----------------------------------------------------------------------------------
 
 _keepers: dict[tuple[str, str], Keeper] = {}
-
-
-class Beside(DataSource):
-    """The format that answers. Its options may hold secrets of the source's and are never shown."""
-
-    hadoop: ClassVar[Hadoop] = Hadoop()
-
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        self._given = {name.lower(): text for name, text in options.items()}
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> StructType:
-        """Answer, by the name of a column. Once a question; idempotent."""
-        tell(self.hadoop)
-        return StructType([StructField(json.dumps(answer(self._given)), StringType())])
-
-
-def make_format(hadoop: Hadoop) -> type[Beside]:
-    """Make the format; ``hadoop`` is how the stores of checkpoints are reached, and travels in the class alone."""
-    return type("BesideFormat", (Beside,), {"hadoop": hadoop})
 
 
 def answer(given: Mapping[str, str]) -> dict[str, str]:

@@ -97,7 +97,7 @@ def _add_formats(spark: SparkSession, names: Sequence[str], hadoop: Hadoop) -> N
     if has_read_limits() and is_anew:
         made |= _sources(hadoop, written)
     if connect.is_client(spark) and is_anew:
-        from onceonly.spark.beside import make_format as make_beside
+        from onceonly.spark.beside_format import make_format as make_beside
 
         made["beside"] = make_beside(hadoop)
     for each in made.values():
