@@ -12,9 +12,10 @@ from tests.unit.late_bench import KILLED, Lives
 
 from onceonly.errors import UnavailableError
 from onceonly.model import LinkKind
-from onceonly.sinks.kafka import KafkaSink, standing
+from onceonly.sinks.kafka import KafkaSink
 from onceonly.sinks.kafka.checks import ageing
 from onceonly.sinks.kafka.committer import fence
+from onceonly.sinks.kafka.outcomes import standing
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from kafka_query import PROPERTIES, Query
 from tests.unit.late_bench import KILLED, Lives
 
 from onceonly.model import AlreadyCommitted, Committed, Handle, LinkKind, Lost, Unknown
-from onceonly.sinks.kafka import KafkaSink, committer, standing
+from onceonly.sinks.kafka import KafkaSink, committer
+from onceonly.sinks.kafka.outcomes import standing
 from onceonly.sinks.kafka.prepared import Prepared, read_places
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 

@@ -12,8 +12,9 @@ from kafka_query import PROPERTIES, Query
 
 from onceonly.jars.java import find_java
 from onceonly.model import Committed, Handle
-from onceonly.sinks.kafka import KafkaSink, marker
+from onceonly.sinks.kafka import KafkaSink
 from onceonly.sinks.kafka.checks.marker_topic import name_of
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly_proof.embedded.jars import broker_classpath
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 

@@ -37,8 +37,9 @@ from onceonly.model import (
 )
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.protocol import CommitHandle
-from onceonly.sinks.kafka import KafkaSink, marker
+from onceonly.sinks.kafka import KafkaSink
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly.sinks.kafka.wire.admin import Admin
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 

@@ -28,8 +28,9 @@ from onceonly.model import (
     Unknown,
     Vote,
 )
-from onceonly.sinks.kafka import KafkaSink, marker
+from onceonly.sinks.kafka import KafkaSink
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.outcomes import marker
 from onceonly.sinks.kafka.producers.pool import this_worker
 from onceonly.sinks.kafka.wire.admin import TRANSACTION
 from onceonly_proof.embedded.kafka import EmbeddedKafka
