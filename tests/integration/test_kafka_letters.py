@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,17 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka_query import PROPERTIES, Query, wait_for
+from tests.unit.test_rehearsal_letters import GOOD, is_decided_only
+from tests.unit.test_transactions_divert import BAD, Job
 
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import RecordRefusedError, ReplayMismatchError, TransactionLostError, WriteFailedError
 from onceonly.executor.dead_letters import Letters, columns_of
 from onceonly.executor.slot import run_slot
-from onceonly.log import open_log
-from onceonly.model import Guarantee, Lost
+from onceonly.log import look, open_log
+from onceonly.model import Committed, Guarantee, Lost
+from onceonly.settings.query import LetterSettings
+from onceonly.settings.registry import BUILT_IN
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
@@ -281,3 +286,34 @@ def test_a_slot_whose_rows_are_all_refused_has_letters_only(broker: EmbeddedKafk
     wait_for(lambda: len(lives.beside.read()) == 2, "two letters")
     assert lives.main.read() == []
     assert lives.main.open_transactions() == []
+
+
+@pytest.mark.parametrize("is_committed", ["own", "diverted"])
+def test_of_two_transactions_with_letters_of_a_slot_the_one_that_is_lost_is_not_in_doubt(
+    broker: EmbeddedKafka, tmp_path: Path, is_committed: str
+) -> None:
+    beside, job = Query(broker), Job(tmp_path)
+    job.refuses_null()
+    job.ask("CREATE UNIQUE INDEX once ON t (id)")
+    options = {**beside.options, "onceonly.transactional.id.prefix": beside.id}  # all such jobs have one id
+    job.settings = replace(job.settings, letters=LetterSettings(format="onceonly.kafka", options=options))
+    job.letters_class = BUILT_IN["kafka"]
+    is_decided_only(job)
+    # The driver has committed one of the two, and stays down until the brokers have dropped the other one.
+    votes = [
+        vote for vote in look(str(job.checkpoint))[0].chain(0)[-1].votes if vote.sink == "sqlite.letters"
+    ]
+    assert len(votes) == 4
+    for vote in votes:
+        assert vote.handle is not None
+        if ("onceonly.diverted" in vote.handle.data) is (is_committed == "diverted"):
+            assert beside.sink.commit(vote.handle) == Committed()
+        else:
+            beside.sink.abort(vote.handle)
+    for _ in range(2):
+        with closing(job.started()) as coordinator:
+            job.decide(coordinator)
+    assert job.rows() == GOOD
+    wait_for(lambda: len(beside.read()) >= 4, "the letters")
+    names = [json.loads(json.loads(text)["row"])["name"] for text in beside.read()]
+    assert sorted(names) == sorted([*BAD, "null", "null too"])

@@ -90,28 +90,62 @@ def test_broken_off_anywhere_each_row_is_in_the_table_or_among_the_letters_once(
     assert nothing_is_left(job)
 
 
-@pytest.mark.parametrize("lost", ["sqlite", "sqlite.letters", ""], ids=["rows", "letters", "both"])
+@pytest.mark.parametrize("lost", [["rows"], ["the table's"], ["rows", "the table's"]])
 def test_what_is_lost_after_the_decision_is_written_again_as_it_was_diverted(
-    job: Job, lost: str, monkeypatch: pytest.MonkeyPatch
+    job: Job, lost: list[str]
 ) -> None:
-    if lost != "sqlite":
+    if "the table's" in lost:
         job.to_database()  # of files nobody could prove it
-    monkeypatch.setenv("ONCEONLY_FAILPOINTS", "link.after_put=raise")
-    failpoints._counts.clear()
-    with closing(job.started()) as coordinator, pytest.raises(failpoints.FailpointError):
-        job.decide(coordinator)
-    monkeypatch.delenv("ONCEONLY_FAILPOINTS")
-    gone = [
-        path
-        for path in (job.checkpoint / "onceonly").rglob("0.0.*.arrow")
-        if path.parent.name.startswith(lost)
-    ]
-    assert gone
-    for path in gone:
-        path.unlink()
+    is_decided_only(job)
+    lose(job, lost)
     decide(job)
     decide(job)
     assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
+
+
+def is_decided_only(job: Job) -> None:
+    """Decide, and die before anything is committed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONCEONLY_FAILPOINTS", "link.after_put=raise")
+        failpoints._counts.clear()
+        with closing(job.started()) as coordinator, pytest.raises(failpoints.FailpointError):
+            job.decide(coordinator)
+
+
+def lose(job: Job, lost: list[str]) -> None:
+    """Remove what slot 0 has staged of these."""
+    for what in lost:
+        sink, code = EACH[what]
+        found = job.staged(sink, code=code)
+        assert found
+        for path in found:
+            path.unlink()
+
+
+EACH = {
+    "rows": ("sqlite", ""),
+    "own": ("sqlite.letters", "NULL"),
+    "the table's": ("sqlite.letters", "REFUSED"),
+}
+
+
+@pytest.mark.parametrize(
+    "lost", [["rows"], ["own"], ["the table's"], ["rows", "own"], ["own", "the table's"], [*EACH]]
+)
+def test_of_a_slot_with_letters_of_both_kinds_whatever_is_lost_is_written_again(
+    job: Job, lost: list[str]
+) -> None:
+    job.to_database()
+    job.refuses_null()
+    job.ask("CREATE UNIQUE INDEX once ON t (id)")
+    is_decided_only(job)
+    lose(job, lost)
+    for _ in range(2):
+        decide(job)
+    assert (job.rows(), job.dead()) == (GOOD, sorted([*BAD, "null", "null too"]))
+    # Each letter says which row of its slot it is, so that no two have one name.
+    found = job.ask("SELECT slot, number, code <> 'NULL' FROM dead ORDER BY slot, number")
+    assert found == [(0, 0, 0), (0, 3, 1), (1, 1, 1), (1, 2, 0)]
 
 
 def test_more_than_the_limit_stop_the_query_and_nothing_is_decided(job: Job) -> None:

@@ -495,7 +495,7 @@ def test_a_letter_keeps_its_key_whatever_bytes_it_or_another_one_has() -> None:
             return super().write(transaction, batch)
 
     letters = Letters(Keeping({"store": LETTERS}), plan, context, limit=9)
-    letters.take(rows, [Refused(row=each, code="C", why="w") for each in (0, 1)], 0)
+    letters.take(rows, [Refused(row=each, code="C", why="w") for each in (0, 1)], (0, 1))
 
     assert written[0]["key"].to_pylist() == [b"fine", b"\xff\xfe"]
     assert written[0]["topic"].to_pylist()[0] == "fine"

@@ -30,7 +30,7 @@ from onceonly.settings.query import LetterSettings, QuerySettings, SinkSettings
 from onceonly.settings.registry import BUILT_IN, build
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 COLUMNS = (("id", "bigint"), ("name", "string"))
@@ -41,6 +41,8 @@ SQLITE, FILES = BUILT_IN["sqlite"], BUILT_IN["files"]
 
 class Job:
     """A query of two slots whose table gets a unique index after its first epoch is decided."""
+
+    slots: Sequence[Sequence[tuple[int | None, str]]] = SLOTS
 
     def __init__(self, folder: Path) -> None:
         self.checkpoint, self.letters, self.database = folder / "chk", folder / "letters", folder / "r.db"
@@ -90,13 +92,14 @@ class Job:
             return
         beside = self.settings.of_letters
         votes = []
-        for slot, rows in enumerate(SLOTS):
+        for slot, rows in enumerate(self.slots):
             sink = build(self.settings, SQLITE, checkpoint=str(self.checkpoint))
             context = WriteContext(
                 query="q", sink="sqlite", run="r", epoch=0, plan=plan.id, slot=slot, attempt=str(slot),
                 guarantee=Guarantee.EXACTLY_ONCE, facts=plan.facts["sqlite"], gives_back=True, mode=plan.mode,
             )  # fmt: skip
-            batch = pa.RecordBatch.from_pylist([{"id": id_, "name": name} for id_, name in rows])
+            ids, names = zip(*rows, strict=True)
+            batch = pa.record_batch({"id": pa.array(ids, pa.int64()), "name": names})
             letters = None
             if beside is not None:
                 made = build(beside, self.letters_class, checkpoint=str(self.checkpoint))
@@ -111,6 +114,23 @@ class Job:
             self.ask(change)
         else:
             coordinator.decide(plan, votes)
+
+    def refuses_null(self) -> None:
+        """Have the sink refuse a row of each slot itself, the first of slot 0 and the last of slot 1."""
+        self.slots = ((None, "null"), *SLOTS[0]), (*SLOTS[1], (None, "null too"))
+        self.ask("DROP TABLE t")
+        self.ask("CREATE TABLE t (id BIGINT NOT NULL, name TEXT)")
+
+    def staged(self, sink: str, *, code: str = "") -> list[Path]:
+        """Return what slot 0 has staged for a sink: letters of one code."""
+        found = []
+        for path in (self.checkpoint / "onceonly").rglob("0.*.arrow"):
+            if path.parent.name == sink:
+                with pa.OSFile(str(path)) as file:
+                    rows = pa.ipc.open_stream(file).read_all().to_pylist()
+                is_own = rows[0].get("slot") == 0 if code else path.name.startswith("0.0.")
+                found += [path] if is_own and rows[0].get("code", "") == code else []
+        return found
 
     def pending(self) -> list[str]:
         listed = json.loads(run("transactions", "list", self.checkpoint, "--json").stdout)
@@ -239,6 +259,19 @@ def test_of_one_that_was_broken_off_it_is_told_that_nobody_can_apply_it(job: Job
     assert "it finds this transaction lost, and writes its 4 rows again, once" in told.replace("\n", " ")
 
 
+def test_of_letters_that_were_diverted_it_is_told_whose_rows_they_are(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.to_database()
+    job.is_decided_and_refused()
+    killed(job, "divert.after_link")
+    [letters] = (job.checkpoint / "onceonly").rglob("*/sqlite.letters/*.arrow")
+    told = " ".join(run("transactions", "explain", letters.name, job.checkpoint).stdout.split())
+    assert (
+        "dead letters of rows of slot 0 of chk-0, which the target refused beside all others, prepared"
+        in told
+    )
+
+
 def test_of_one_that_was_broken_off_doctor_says_what_to_type_until_a_run_has_begun(job: Job) -> None:
     killed(job, "divert.after_void")
     [action] = ActionFiles(log_store(str(job.checkpoint))).newest()
@@ -299,6 +332,35 @@ def test_killed_anywhere_and_run_again_each_row_is_in_the_table_or_among_the_let
     run("transactions", "commit", "chk-0", job.checkpoint, "--yes", "--timeout", "0.01")
     assert job.pending() == []
     assert (job.rows(), job.dead()) == (["a", "b", "c", "d"], sorted(BAD))
+
+
+@pytest.mark.parametrize("lost", ["again", "b", "both"])
+def test_what_is_diverted_in_two_rounds_is_written_again_as_it_was_with_the_numbers_of_its_rows(
+    tmp_path: Path, lost: str
+) -> None:
+    job = Job(tmp_path)
+    job.to_database()
+    job.refuses_null()
+    job.is_decided_and_refused()
+    for slot in (0, 1):  # each is held back by the other one
+        run("transactions", "divert", job.refused_slots()[slot], job.checkpoint, "--yes", "--because", "twice",
+            ONCEONLY_FAILPOINTS="divert.after_link=kill")  # fmt: skip
+    job.ask("CREATE TRIGGER no BEFORE INSERT ON t WHEN NEW.name = 'b' BEGIN SELECT RAISE(ABORT, 'no b'); END")
+    run("transactions", "divert", job.refused_slots()[0], job.checkpoint, "--yes", "--because", "no b",
+        ONCEONLY_FAILPOINTS="divert.after_link=kill")  # fmt: skip
+    first, second = sorted(job.staged("sqlite.letters", code="REFUSED"))
+    for path in {"again": [first], "b": [second], "both": [first, second]}[lost]:
+        path.unlink()
+    for _ in range(2):
+        with closing(job.started()) as coordinator:
+            job.decide(coordinator)
+    assert job.rows() == ["a", "c", "d"]
+    found = {
+        json.loads(row)["name"]: (slot, number)
+        for row, slot, number in job.ask("SELECT row, slot, number FROM dead")
+    }
+    assert found == {"null": (0, 0), "b": (0, 2), "again": (0, 3), "d again": (1, 1), "null too": (1, 2)}
+    assert len(job.dead()) == 5
 
 
 @pytest.mark.parametrize("point", ["divert.after_void", "divert.after_link"])

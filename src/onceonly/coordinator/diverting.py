@@ -60,26 +60,26 @@ def staged_rows(sink: StagedSink, vote: Vote, handle: Handle) -> pa.RecordBatch:
 
 def divert(
     sink: StagedSink,
-    letters_sink: Sink,
-    plan: Plan,
     context: WriteContext,
     rows: pa.RecordBatch,
     refused: Sequence[Refused],
     handle: Handle,
+    letters: Letters,
 ) -> tuple[Vote, Vote]:
     """Stage those of a transaction's rows that are taken, and prepare the others as letters; return a vote for each.
 
-    ``handle`` is theirs, and says what was diverted of its slot already.
+    ``handle`` is theirs, and says which rows of its slot are letters already; ``letters`` have a ``free_slot``.
     """
     import numpy as np
     import pyarrow as pa
 
-    left = np.setdiff1d(np.arange(rows.num_rows), [each.row for each in refused])
-    kept = rows.take(pa.array(left))
+    places = [each.row for each in refused]
+    kept = rows.take(pa.array(np.setdiff1d(np.arange(rows.num_rows), places)))
     checksum = RowChecksum()
     checksum.add(kept)
-    letters = Letters(letters_sink, plan, context, limit=len(refused))
-    letters.take(rows, refused, 0)
+    before = diverted.numbers_without(handle)
+    numbers = np.setdiff1d(np.arange(rows.num_rows + len(before)), before)
+    letters.take(rows, refused, numbers[places].tolist())
     letters.prepare()
 
     def vote(of: WriteContext, counted: RowChecksum, made: Handle | None) -> Vote:
@@ -88,12 +88,9 @@ def divert(
             rows=counted.rows, checksum=counted.value, handle=made, stamp=events.stamp(),
         )  # fmt: skip
 
-    # What is lost of either is written again by an attempt that must know the others' rows.
-    told = diverted.of(handle) + diverted.told(rows.take(pa.array([each.row for each in refused])))
-    staged = diverted.marked(sink.stage_again(context, kept, handle) if kept.num_rows else None, told)
-    return vote(context, checksum, staged), vote(
-        letters.context, letters.checksum, diverted.marked(letters.handle, told)
-    )
+    staged = sink.stage_again(context, kept, handle) if kept.num_rows else None
+    staged = diverted.without(staged, [*before, *letters.numbers])
+    return vote(context, checksum, staged), vote(letters.context, letters.checksum, letters.handle)
 
 
 class Rehearsal:
@@ -174,7 +171,9 @@ class Rehearsal:
                 attempt=_BY_DRIVER, guarantee=link.guarantee, index=plan.index,
             )  # fmt: skip
             rows = staged_rows(sink, vote, handle)
-            made += divert(sink, letters.sink, plan, context, rows, refused[transaction], handle)
+            found, slot = refused[transaction], diverted.free_slot((*link.output, *made))
+            beside = Letters(letters.sink, plan, context, limit=len(found), slot=slot)
+            made += divert(sink, context, rows, found, handle, beside)
             votes = tuple(each for each in votes if each != vote)
         failpoints.hit("rehearsal.after_divert")
         return (*votes, *made)

@@ -13,6 +13,7 @@ import msgspec
 
 from onceonly import failpoints
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError
+from onceonly.executor import diverted
 from onceonly.model import Guarantee, Handle, Mode, letters_name, letters_of
 from onceonly.rows.arrow import is_plain
 from onceonly.rows.checksum import RowChecksum
@@ -83,9 +84,12 @@ class Letters:
     """The dead letters of one attempt at one slot. ``limit`` bounds those of an epoch.
 
     A slot that is beyond it alone writes no more of them, and counts on, so that the driver can say how many they are.
+    ``slot`` is where those of diverted rows are voted for, None where they are of the attempt's own.
     """
 
-    def __init__(self, sink: Sink, plan: Plan, context: WriteContext, *, limit: int) -> None:
+    def __init__(
+        self, sink: Sink, plan: Plan, context: WriteContext, *, limit: int, slot: int | None = None
+    ) -> None:
         name = letters_name(context.sink)
         self.first = ""
         """What is wrong with the first of them, for people."""
@@ -93,11 +97,20 @@ class Letters:
         self.beyond = False
         """Whether there are more than an epoch may have: they are only counted then, and nothing may be decided."""
         self.checksum = RowChecksum()
+        self.numbers: list[int] = []
+        """Which rows of the slot they are; not of those that are only counted."""
         self.context = replace(
-            context, sink=name, facts=plan.facts.get(name, {}), gives_back=False, early=False
+            context,
+            sink=name,
+            slot=context.slot if slot is None else slot,
+            facts=plan.facts.get(name, {}),
+            gives_back=False,
+            early=False,
         )
         self._sink = sink
-        self._of = context.sink
+        self._plan = plan
+        self._of = context
+        self._diverted: bytes | None = None if slot is None else b""
         # What is repaired was decided already, by the limit of that time.
         self._limit = None if plan.mode is Mode.TENTATIVE else limit
         self._transaction: Any = None
@@ -108,22 +121,27 @@ class Letters:
         """How many there are."""
         return self.checksum.rows
 
-    def take(self, batch: pa.RecordBatch, refused: Sequence[Refused], first: int) -> None:
-        """Write the refused rows of a batch, whose first row is the slot's row ``first``.
+    def again(self, slot: int) -> Letters:
+        """Return those of rows of this attempt that were diverted before, and were voted for in this slot."""
+        return Letters(self._sink, self._plan, self._of, limit=0, slot=slot)
+
+    def take(self, batch: pa.RecordBatch, refused: Sequence[Refused], numbers: Sequence[int]) -> None:
+        """Write the refused rows of a batch; ``numbers`` say which rows of the slot these are.
 
         Raises ``RecordRefusedError`` where the letters' sink refuses one, too.
         """
         import pyarrow as pa
 
-        self.first = (
-            self.first or f"row {first + refused[0].row} of slot {self.context.slot}: {refused[0].why}"
-        )
+        self.first = self.first or f"row {numbers[0]} of slot {self._of.slot}: {refused[0].why}"
         rows = batch.take(pa.array([each.row for each in refused]))
         self.beyond = self.beyond or (self._limit is not None and self.rows + len(refused) > self._limit)
         if self.beyond:
             self.checksum.add(rows)
             return
-        letters = self._letters(rows, refused, first).select(list(self._sink.letter_columns))
+        self.numbers += numbers
+        if self._diverted is not None:
+            self._diverted += diverted.told(rows)
+        letters = self._letters(rows, refused, numbers).select(list(self._sink.letter_columns))
         try:
             if not self._begun:
                 failpoints.hit("letters.before_begin")
@@ -151,6 +169,8 @@ class Letters:
                 f"{self.context.guarantee}.",
                 next_step="Let its pre_commit return a Handle: a defect of the sink.",
             )
+        if self._diverted is not None:
+            self.handle = diverted.marked(self.handle, self._diverted, self._of.slot)
         failpoints.hit("letters.after_prepare")
 
     def discard(self) -> None:
@@ -158,19 +178,21 @@ class Letters:
         if self._begun:
             self._sink.discard(self._transaction)
 
-    def _letters(self, rows: pa.RecordBatch, refused: Sequence[Refused], first: int) -> pa.RecordBatch:
+    def _letters(
+        self, rows: pa.RecordBatch, refused: Sequence[Refused], numbers: Sequence[int]
+    ) -> pa.RecordBatch:
         import pyarrow as pa
 
-        count, context = len(refused), self.context
+        count, context = len(refused), self._of
         columns: dict[str, list[Any]] = {
             "code": [each.code for each in refused],
             "why": [each.why for each in refused],
             "row": json_rows(rows),
             "query": [context.query] * count,
-            "sink": [self._of] * count,
+            "sink": [context.sink] * count,
             "epoch": [context.epoch] * count,
             "slot": [context.slot] * count,
-            "number": [first + each.row for each in refused],
+            "number": list(numbers),
             "topic": _texts(rows, "topic"),
             "partition": _numbers(rows, "partition"),
         }
@@ -187,7 +209,7 @@ class Letters:
     def _both(self, refused: Sequence[Refused], why: str, next_step: str) -> RecordRefusedError:
         first = refused[0].why if refused else self.first
         return RecordRefusedError(
-            f"Query {self.context.query}, chk-{self.context.epoch}, slot {self.context.slot}: sink {self._of} refused "
+            f"Query {self._of.query}, chk-{self._of.epoch}, slot {self._of.slot}: sink {self._of.sink} refused "
             f"a row ({first}), and the sink of its dead letters refused the letter ({why}). Nothing of this epoch is "
             "decided",
             next_step=f"give the letters a target that takes them, such as files: {next_step}",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from onceonly import events, failpoints
 from onceonly.errors import ConfigurationError, EpochTimeoutError, RecordRefusedError
 from onceonly.executor import dead_letters as dead
+from onceonly.executor import diverted
 from onceonly.executor.ballot import Ballot
-from onceonly.executor.diverted import Diverted, marked
 from onceonly.model import Guarantee, Mode, Plan, Vote, letters_name
 from onceonly.rows import compiled
 from onceonly.rows.checksum import RowChecksum, require_comparable
@@ -85,14 +85,14 @@ def run_slot(
             compiled.expect(checksum.rows + batch.num_rows)
             checksum.add(batch)
         return Ballot(vote=_vote(context, checksum, None))
-    diverted = Diverted(plan, context.sink, context.slot)
-    attempt = _Attempt(sink, context, checksum, deadline, letters, diverted)
+    before = diverted.Diverted(plan, context.sink, context.slot)
+    attempt = _Attempt(sink, context, checksum, deadline, letters, before)
     try:
         attempt.write(batches)
         if letters is not None and letters.beyond:
             attempt.drop()
             return _counted(context, checksum, letters)
-        handle = marked(attempt.prepare(), diverted.told)
+        handle = attempt.prepare()
     except BaseException as error:
         _record("slot.failed", context, error=type(error).__name__)
         attempt.drop()
@@ -107,10 +107,11 @@ def run_slot(
     _record("slot.prepared", context, handle)
     failpoints.hit("slot.after_prepare")
     vote = replace(_vote(context, checksum, handle), bytes=attempt.bytes)
+    again = tuple(_vote(each.context, each.checksum, each.handle) for each in attempt.again)
     if letters is None or not letters.rows:
-        return Ballot(vote=vote)
-    beside = _vote(letters.context, letters.checksum, marked(letters.handle, diverted.told))
-    return Ballot(vote=vote, letters=beside, refused=letters.first)
+        return Ballot(vote=vote, diverted=again)
+    beside = _vote(letters.context, letters.checksum, letters.handle)
+    return Ballot(vote=vote, letters=beside, refused=letters.first, diverted=again)
 
 
 def _counted(context: WriteContext, checksum: RowChecksum, letters: Letters) -> Ballot:
@@ -130,16 +131,20 @@ class _Attempt:
         checksum: RowChecksum,
         deadline: Deadline,
         letters: Letters | None,
-        diverted: Diverted,
+        before: diverted.Diverted,
     ) -> None:
         self.has_rows = False
         self.bytes = 0
+        self.again: list[Letters] = []
+        """Those of rows that were diverted before, once the slot's own letters are prepared."""
         self._sink = sink
         self._context = context
         self._checksum = checksum
         self._deadline = deadline
         self._letters = letters
-        self._diverted = diverted
+        self._before = before
+        self._diverted: dict[int, list[tuple[pa.RecordBatch, Sequence[Refused], int]]] = {}
+        self._left_out = RowChecksum()
         self._transaction: Any = None
         self._begun = False
 
@@ -154,24 +159,29 @@ class _Attempt:
             checksum.add(batch)
             self.bytes += batch.nbytes
             deadline.check("writing")
-            refused = self._refused(batch)
+            first = checksum.rows - batch.num_rows
+            refused = self._refused(batch, first)
             if refused:
-                _set_aside(self._context, self._letters, batch, refused, checksum.rows - batch.num_rows)
+                _set_aside(self._context, self._letters, batch, refused, first)
             failpoints.hit("slot.during_write")
             deadline.check("waiting for rows")
 
-    def _refused(self, batch: pa.RecordBatch) -> Sequence[Refused]:
-        """Write a batch; return the rows that are refused, or were diverted before."""
-        diverted = self._diverted.among(batch)
-        if not diverted:
+    def _refused(self, batch: pa.RecordBatch, first: int) -> Sequence[Refused]:
+        """Write a batch; return the rows that are refused. Those that were diverted before wait for their letters."""
+        found = self._before.among(batch)
+        if not found or self._letters is None:
             return self._sink.write(self._transaction, batch) or ()
         import numpy as np
         import pyarrow as pa
 
-        places = np.setdiff1d(np.arange(batch.num_rows), [each.row for each in diverted])
+        for slot, some in found.items():
+            self._left_out.add(batch.take(pa.array([each.row for each in some])))
+            self._diverted.setdefault(slot, []).append((batch, some, first))
+        gone = [each.row for some in found.values() for each in some]
+        places = np.setdiff1d(np.arange(batch.num_rows), gone)
         rest = batch.take(pa.array(places))
         refused = self._sink.write(self._transaction, rest) or () if rest.num_rows else ()
-        return [*diverted, *(replace(each, row=int(places[each.row])) for each in refused)]
+        return [replace(each, row=int(places[each.row])) for each in refused]
 
     def prepare(self) -> Handle | None:
         """Make rows and letters durable; the rows that are left of the checksum are the sink's own."""
@@ -182,6 +192,7 @@ class _Attempt:
         self._deadline.check("preparing")
         if self._letters is not None:
             self._checksum.less(self._letters.checksum)
+        self._checksum.less(self._left_out)
         handle = None
         if self._checksum.rows:
             handle = self._sink.pre_commit(self._transaction)
@@ -190,15 +201,31 @@ class _Attempt:
             self._sink.discard(self._transaction)
         if self._letters is not None:
             self._letters.prepare()
+            numbers = self._divert(self._letters)
+            # Where an epoch is shown as a whole, it may be refused as a whole, and then more rows become letters.
+            if self._sink.capabilities.whole_epochs:
+                handle = diverted.without(handle, numbers)
         self._deadline.check("about to vote")
         return handle
+
+    def _divert(self, letters: Letters) -> Sequence[int]:
+        """Prepare the letters of rows that were diverted before; return which rows of the slot are letters now."""
+        numbers = list(letters.numbers)
+        for slot, some in self._diverted.items():
+            again = letters.again(slot)
+            self.again.append(again)
+            for batch, refused, first in some:
+                again.take(batch, refused, [first + each.row for each in refused])
+            again.prepare()
+            numbers += again.numbers
+        return numbers
 
     def drop(self) -> None:
         """Drop what was begun, best effort."""
         if self._begun:
             self._sink.discard(self._transaction)
-        if self._letters is not None:
-            self._letters.discard()
+        for each in [self._letters, *self.again] if self._letters is not None else []:
+            each.discard()
 
     def _begin(self) -> None:
         _record("slot.has_rows", self._context)
@@ -264,7 +291,7 @@ def _set_aside(
             f"{first + one.row}: {one.why}",
             next_step=one.next_step,
         )
-    letters.take(batch, refused, first)
+    letters.take(batch, refused, [first + each.row for each in refused])
 
 
 def _vote(context: WriteContext, checksum: RowChecksum, handle: Handle | None) -> Vote:

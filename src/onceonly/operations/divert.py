@@ -20,7 +20,8 @@ from onceonly import events, failpoints
 from onceonly.coordinator import diverting
 from onceonly.coordinator.diverting import staged_rows
 from onceonly.errors import ConfigurationError, InDoubtError
-from onceonly.executor.dead_letters import columns_of, refuse_same_target
+from onceonly.executor import diverted
+from onceonly.executor.dead_letters import Letters, columns_of, refuse_same_target
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.sink import named
 from onceonly.log import open_log
@@ -80,8 +81,8 @@ def _divert(
     sink, letters = _sinks(made, vote.sink)
     handle = _handle(vote)
     rows = staged_rows(sink, vote, handle)
-    beside = [_handle(each) for each in link.pending if each.sink == vote.sink and each != vote]
-    refused = sink.refusals(handle, beside)
+    others = [_handle(each) for each in link.pending if each.sink == vote.sink and each != vote]
+    refused = sink.refusals(handle, others)
     if not refused:
         raise ConfigurationError(
             f"the target of sink {vote.sink} takes every row of {handle.transaction} by now",
@@ -108,7 +109,9 @@ def _divert(
     )  # fmt: skip
     actions = ActionFiles(checkpoint.store)
     actions.put(action)
-    votes = diverting.divert(sink, letters.sink, plan, context, rows, refused, handle)
+    slot = diverted.free_slot(link.output)
+    beside = Letters(letters.sink, plan, context, limit=len(refused), slot=slot)
+    votes = diverting.divert(sink, context, rows, refused, handle, beside)
     failpoints.hit("divert.after_prepare")
     if handle.transaction not in sink.void(named([handle])):
         raise InDoubtError(
@@ -116,9 +119,9 @@ def _divert(
             next_step="onceonly transactions list; nothing was diverted",
         )
     failpoints.hit("divert.after_void")
-    others = tuple(each for each in link.votes if each != vote)
+    left = tuple(each for each in link.votes if each != vote)
     wanted = replace(
-        link, index=plan.index, plan=plan.id, run="", votes=(*others, *votes), reason=_REASON, stamp=events.stamp(),
+        link, index=plan.index, plan=plan.id, run="", votes=(*left, *votes), reason=_REASON, stamp=events.stamp(),
     )  # fmt: skip
     log = open_log(checkpoint.location, query=checkpoint.query, create=True)
     standing = log.put_link(wanted)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
+from onceonly.executor import diverted
 from onceonly.log import files, left
 from onceonly.log.actions import ActionFiles
 from onceonly.model import Guarantee, LinkKind, seconds_of
@@ -21,6 +22,7 @@ from onceonly.ports.standing import Stands
 from onceonly.words import n
 
 if TYPE_CHECKING:
+    from onceonly.model import Vote
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
@@ -139,7 +141,7 @@ def of_decided(model: CheckpointModel, handle: HandleView, standing: Standing) -
         sink=vote.sink,
         epoch=epoch.view.epoch,
         standing=standing.stands.value,
-        what=f"what slot {vote.slot} of {epoch.view.name} has prepared for the sink {vote.sink}"
+        what=f"{_prepared(vote, epoch.view.name)} for the sink {vote.sink}"
         f"{f' ({use.sink}, {use.guarantee.value})' if use is not None else ''}, in run {vote.run or UNKNOWN}{at}",
         rows=f"{vote.rows} of the {n(_rows(epoch), 'row')} of {epoch.view.name}, {_ranges(epoch)}",
         decided=_decided(model, handle),
@@ -155,6 +157,15 @@ def of_decided(model: CheckpointModel, handle: HandleView, standing: Standing) -
         next_start=next_start,
         command=command,
         opposite=opposite,
+    )
+
+
+def _prepared(vote: Vote, epoch: str) -> str:
+    of = diverted.of_slot(vote)
+    if of is None:
+        return f"what slot {vote.slot} of {epoch} has prepared"
+    return (
+        f"dead letters of rows of slot {of} of {epoch}, which the target refused beside all others, prepared"
     )
 
 
