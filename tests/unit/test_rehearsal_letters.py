@@ -148,6 +148,18 @@ def test_of_a_slot_with_letters_of_both_kinds_whatever_is_lost_is_written_again(
     assert found == [(0, 0, 0), (0, 3, 1), (1, 1, 1), (1, 2, 0)]
 
 
+def test_rows_that_are_written_again_and_refused_by_then_become_letters_too(job: Job) -> None:
+    job.refuses_null()
+    is_decided_only(job)
+    for path in (job.checkpoint / "onceonly").rglob("*.arrow"):
+        path.unlink()
+    job.ask("CREATE UNIQUE INDEX once ON t (id)")
+    for _ in range(2):
+        decide(job)
+    assert (job.rows(), job.dead()) == (GOOD, sorted([*BAD, "null", "null too"]))
+    assert nothing_is_left(job)
+
+
 def test_more_than_the_limit_stop_the_query_and_nothing_is_decided(job: Job) -> None:
     letters = job.settings.letters
     assert letters is not None

@@ -138,15 +138,16 @@ class Rehearsal:
         """Return votes by which what a sink refuses goes to the dead letters. Raises ``error`` where that cannot be."""
         sink, limit = self._participants[name].sink, self._participants[name].letters_limit
         letters = self._participants.get(letters_name(name))
-        # What is repaired was decided as it is: an operator diverts it.
-        if plan.mode is not Mode.RUN or not isinstance(sink, StagedSink) or letters is None or limit is None:
+        if not isinstance(sink, StagedSink) or letters is None or limit is None:
             raise error
         own = {
             vote.handle.transaction: (vote, vote.handle)
             for vote in votes
             if vote.sink == name and vote.handle
         }
-        before = sum(vote.rows for vote in votes if vote.sink == letters_name(name))
+        # What is repaired was decided already, by the limit of that time.
+        is_run = plan.mode is Mode.RUN
+        before = sum(vote.rows for vote in votes if vote.sink == letters_name(name) and is_run)
         asked = cast("StagedSink", self._sinks[name])
         try:
             refused = asked.sift([handle for _, handle in own.values()], limit - before)
