@@ -10,8 +10,9 @@ import pytest
 from tests.unit.test_transactions_divert import BAD, EVERY, Job
 
 from onceonly import failpoints
-from onceonly.errors import RecordRefusedError
+from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
 from onceonly.model import Mode
+from onceonly.settings.registry import BUILT_IN, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -158,6 +159,36 @@ def test_rows_that_are_written_again_and_refused_by_then_become_letters_too(job:
         decide(job)
     assert (job.rows(), job.dead()) == (GOOD, sorted([*BAD, "null", "null too"]))
     assert nothing_is_left(job)
+
+
+@pytest.mark.parametrize(
+    ("failed", "raised", "told"),
+    [
+        (
+            UnavailableError("it is down", next_step="wait"),
+            UnavailableError,
+            "chk-0, sink sqlite: it is down",
+        ),
+        (
+            ConfigurationError("no right", next_step="grant it"),
+            RecordRefusedError,
+            "UNIQUE.* could not be told: no right",
+        ),
+    ],
+)
+def test_where_nobody_can_tell_which_rows_are_refused_it_is_said_why_and_what_may_pass_is_tried_again(
+    job: Job, failed: OnceonlyError, raised: type[OnceonlyError], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise failed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(load(BUILT_IN["sqlite"]), "sift", fails)
+        with pytest.raises(raised, match=told) as caught:
+            decide(job)
+    assert failed.next_step in caught.value.next_step
+    decide(job)
+    assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
 
 
 def test_more_than_the_limit_stop_the_query_and_nothing_is_decided(job: Job) -> None:

@@ -152,7 +152,7 @@ class Rehearsal:
         try:
             refused = asked.sift([handle for _, handle in own.values()], limit - before)
         except OnceonlyError as failed:
-            raise error from failed
+            raise self._unsifted(name, plan, error, failed) from failed
         count = sum(map(len, refused.values()))
         if not count:
             raise error
@@ -178,6 +178,17 @@ class Rehearsal:
             votes = tuple(each for each in votes if each != vote)
         failpoints.hit("rehearsal.after_divert")
         return (*votes, *made)
+
+    def _unsifted(
+        self, name: str, plan: Plan, error: RecordRefusedError, failed: OnceonlyError
+    ) -> OnceonlyError:
+        """Return the error where nobody could tell which rows a target refuses; another try may."""
+        if failed.restartable:
+            return self._named(failed, name, plan)
+        return RecordRefusedError(
+            f"{error.what}; which rows become dead letters for it could not be told: {failed.what}",
+            next_step=f"{failed.next_step}; or {error.next_step}",
+        )
 
     def _named(self, error: OnceonlyError, name: str, plan: Plan) -> OnceonlyError:
         """Return an error with the epoch's name: a server's own sentence has none."""
