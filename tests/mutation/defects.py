@@ -2602,6 +2602,16 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="sifted-and-not-tried-as-a-whole",
+        group=STAGED,
+        what="A row that a table takes behind a later one alone is no letter, and keeps its epoch from being decided",
+        file="sinks/sql/refusing.py",
+        before="if left_out == found or _fits(target, staged, left_out, meaning) else found",
+        after="if True else found",
+        tests=(REHEARSED + "test_a_row_that_only_fits_behind_a_later_one_becomes_a_letter",),
+        says="no d yet",
+    ),
+    Defect(
         name="diverted-into-the-slots-own-letters",
         group=STAGED,
         what="Letters of diverted rows have the slot of those that its attempt made, and cannot be told from them",

@@ -191,6 +191,15 @@ def test_where_nobody_can_tell_which_rows_are_refused_it_is_said_why_and_what_ma
     assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
 
 
+def test_a_row_that_only_fits_behind_a_later_one_becomes_a_letter(job: Job) -> None:
+    job.ask(
+        "CREATE TRIGGER refers BEFORE INSERT ON t WHEN NEW.name = 'a' AND NOT EXISTS "
+        "(SELECT 1 FROM t WHERE name = 'd') BEGIN SELECT RAISE(ABORT, 'no d yet'); END"
+    )
+    decide(job)
+    assert (job.rows(), job.dead()) == (["b", "c", "d"], ["a", *sorted(BAD)])
+
+
 def test_more_than_the_limit_stop_the_query_and_nothing_is_decided(job: Job) -> None:
     letters = job.settings.letters
     assert letters is not None

@@ -30,8 +30,10 @@ def refusals(
 ) -> dict[str, list[Refused]]:
     """Return the rows that the table does not take beside those before them, by the name under which they are staged.
 
-    A row that was refused is tried once more behind all others, as what it refers to may be among them. With more than
-    ``most`` of them, some are not returned. Raises a typed error for what is no row's fault.
+    A row that was refused is tried once more behind all others, as what it refers to may be among them; it is refused
+    where the table takes it there, and not in its place. With more than ``most`` of them, some are not returned.
+
+    Raises a typed error for what is no row's fault.
     """
     import pyarrow as pa
 
@@ -46,7 +48,7 @@ def refusals(
                 return found
             # A copy of these alone, so that no more than one slot is in memory.
             rows[name] = whole.take(pa.array([refused.row for refused in found[name]], pa.int64()))
-        return {
+        left_out = {
             name: [
                 refused
                 for place, refused in enumerate(some)
@@ -54,6 +56,32 @@ def refusals(
             ]
             for name, some in found.items()
         }
+    return left_out if left_out == found or _fits(target, staged, left_out, meaning) else found
+
+
+def _fits(
+    target: Target,
+    staged: Mapping[str, StagedRows],
+    left_out: Mapping[str, list[Refused]],
+    meaning: Meaning | None,
+) -> bool:
+    """Say whether the table takes all rows but those that are left out, each in its place."""
+    import numpy as np
+    import pyarrow as pa
+
+    def rest() -> Iterator[pa.RecordBatch]:
+        for name, each in staged.items():
+            whole = pa.concat_batches(list(each.batches()))
+            places = np.setdiff1d(np.arange(whole.num_rows), [refused.row for refused in left_out[name]])
+            if len(places):
+                yield whole.take(pa.array(places))
+
+    try:
+        with target.transaction(keep=False) as db:
+            target.write_rows(db, rest(), meaning, tries=True)
+    except RecordRefusedError:
+        return False
+    return True
 
 
 def _is_taken(take: Callable[[pa.RecordBatch], None], row: pa.RecordBatch) -> bool:
