@@ -10,7 +10,13 @@ import pytest
 from tests.unit.test_transactions_divert import BAD, EVERY, Job
 
 from onceonly import failpoints
-from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
+from onceonly.errors import (
+    ConfigurationError,
+    EpochTimeoutError,
+    OnceonlyError,
+    RecordRefusedError,
+    UnavailableError,
+)
 from onceonly.model import Mode
 from onceonly.settings.registry import BUILT_IN, load
 
@@ -187,6 +193,18 @@ def test_where_nobody_can_tell_which_rows_are_refused_it_is_said_why_and_what_ma
         with pytest.raises(raised, match=told) as caught:
             decide(job)
     assert failed.next_step in caught.value.next_step
+    decide(job)
+    assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
+
+
+def test_what_was_prepared_on_the_way_is_asked_about_too_whether_it_lives_long_enough(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(load(BUILT_IN["files"]), "expiring", lambda *_: "it is about to end")
+        with pytest.raises(EpochTimeoutError, match=r"sqlite\.letters: it is about to end"):
+            decide(job)
+    assert (job.rows(), job.dead()) == ([], [])
     decide(job)
     assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from onceonly.coordinator.diverting import Rehearsal
     from onceonly.events import Steps
-    from onceonly.model import Handle, Link, Plan, Span
+    from onceonly.model import Handle, Link, Plan, Span, Vote
     from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
 
 ANSWERS_S = 30.0
@@ -54,21 +54,12 @@ class Checks:
         Planner and commit process run on one machine, whose monotonic clock they share. Were it another clock, an
         epoch could be run again for nothing, or its end be found out by its commits: nothing worse.
         """
-        age_s = self._age_s(plan)
-        handles = handles_of(link.votes)
         span = self._span and partial(self._span, plan.epoch, deciding=True)
         asked = span and background.begin("onceonly-ask-spark", span)
-        answers = questions.ask(
-            {
-                name: partial(self._look_at, name, own, plan.facts.get(name, {}), age_s)
-                for name, own in handles.items()
-            },
-            within_s=ANSWERS_S,
-            about=f"Query {self._log.query}, chk-{plan.epoch}: whether the transactions are still open after "
-            f"{age_s:.1f} s",
-        )
-        expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
+        expiring, settings = self._look(plan, link.votes)
         votes = None if expiring else self._rehearsal.votes(plan, link)
+        if votes is not None:  # which takes its time, and what else is prepared has grown older meanwhile
+            expiring, settings = self._look(plan, votes)
         # Last of all, as an older driver that wakes up may write the offsets over at any time.
         unsynced = (
             (self._inputs.synced(plan) or self._inputs.sync_state()) if self._inputs is not None else ""
@@ -81,7 +72,7 @@ class Checks:
         return protocol.Checked(
             age_s,
             tuple(expiring),
-            {name: identity for name, (_, identity) in answers.items()},
+            settings,
             unsynced=unsynced,
             inputs=inputs,
             span=asked.result() if asked else None,
@@ -123,6 +114,23 @@ class Checks:
                 f"Query {self._log.query}, chk-{epoch}: Spark's checkpoint is not durable: {unsynced}",
                 next_step="See to the checkpoint's file system and start the query again; no decision is lost.",
             )
+
+    def _look(
+        self, plan: Plan, votes: Sequence[Vote]
+    ) -> tuple[list[str], dict[str, Mapping[str, str | int]]]:
+        """Ask which transactions are about to end, and for the target of each sink that has some."""
+        age_s = self._age_s(plan)
+        answers = questions.ask(
+            {
+                name: partial(self._look_at, name, own, plan.facts.get(name, {}), age_s)
+                for name, own in handles_of(votes).items()
+            },
+            within_s=ANSWERS_S,
+            about=f"Query {self._log.query}, chk-{plan.epoch}: whether the transactions are still open after "
+            f"{age_s:.1f} s",
+        )
+        expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
+        return expiring, {name: identity for name, (_, identity) in answers.items()}
 
     def _look_at(
         self, name: str, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float
