@@ -15,6 +15,7 @@ from onceonly.errors import (
     EpochTimeoutError,
     OnceonlyError,
     RecordRefusedError,
+    ReplayMismatchError,
     UnavailableError,
 )
 from onceonly.model import Mode
@@ -153,6 +154,20 @@ def test_of_a_slot_with_letters_of_both_kinds_whatever_is_lost_is_written_again(
     # Each letter says which row of its slot it is, so that no two have one name.
     found = job.ask("SELECT slot, number, code <> 'NULL' FROM dead ORDER BY slot, number")
     assert found == [(0, 0, 0), (0, 3, 1), (1, 1, 1), (1, 2, 0)]
+
+
+def test_a_start_without_the_place_of_decided_letters_says_what_to_give_until_they_are_there(
+    job: Job,
+) -> None:
+    is_decided_only(job)
+    before = job.settings
+    job.settings = replace(before, letters=None)
+    with pytest.raises(ReplayMismatchError, match=r"of sqlite are decided: give onceonly\.refused as before"):
+        decide(job)
+    assert (job.rows(), job.dead()) == ([], [])
+    job.settings = before
+    decide(job)
+    assert (job.rows(), job.dead()) == (GOOD, sorted(BAD))
 
 
 def test_rows_that_are_written_again_and_refused_by_then_become_letters_too(job: Job) -> None:

@@ -100,7 +100,8 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
     if last.kind is not LinkKind.SKIPPED and _branches(last, context, settled=receipt is not None):
         return stop(
             StopReason.BRANCH,
-            f"decided for {sorted(last.settings)}, now written to {sorted(context.settings)}",
+            f"decided for {sorted(last.settings)}, now written to {sorted(context.settings)}"
+            f"{_needed(last, context)}",
         )
     if receipt is not None:
         return recovery.drain(context, last)
@@ -109,6 +110,17 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
             StopReason.SETTINGS, f"decided for {_plain(last.settings)}, now {_plain(context.settings)}"
         )
     return s.Syncing(context, last), (SyncLink(last),)
+
+
+def _needed(last: Link, context: s.Context) -> str:
+    """Say which sink's dead letters are decided, and have no place any more; empty where all have. Pure."""
+    gone = sorted(handles_of(last.output).keys() - context.settings.keys())
+    without = [of for name in gone if (of := letters_of(name)) in context.settings]
+    return (
+        f"; dead letters of {', '.join(map(str, without))} are decided: give onceonly.refused as before"
+        if without
+        else ""
+    )
 
 
 def _branches(last: Link, context: s.Context, *, settled: bool) -> bool:
