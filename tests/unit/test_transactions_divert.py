@@ -18,6 +18,7 @@ from tests.unit.operator_bench import Ran, run
 
 from onceonly import failpoints
 from onceonly.coordinator.query import QueryCoordinator
+from onceonly.errors import InDoubtError
 from onceonly.executor.dead_letters import Letters
 from onceonly.executor.slot import run_slot
 from onceonly.families.staged import StagedSink
@@ -25,6 +26,8 @@ from onceonly.log.actions import ActionFiles
 from onceonly.log.place import log_store
 from onceonly.log.runs import Run, RunFiles
 from onceonly.model import Guarantee, Handle, Lost, Mode, Stamp
+from onceonly.operations import former
+from onceonly.operations.find import open_checkpoint
 from onceonly.ports import WriteContext
 from onceonly.settings.query import LetterSettings, QuerySettings, SinkSettings
 from onceonly.settings.registry import BUILT_IN, build
@@ -257,6 +260,33 @@ def test_of_one_that_was_broken_off_it_is_told_that_nobody_can_apply_it(job: Job
     told = run("transactions", "explain", first, job.checkpoint).stdout
     assert "gone: the target's books have it as void" in told
     assert "it finds this transaction lost, and writes its 4 rows again, once" in told.replace("\n", " ")
+
+
+def test_when_one_of_two_is_diverted_the_other_one_is_pending_and_nothing_is_said_to_be_lost(
+    job: Job,
+) -> None:
+    first, second = job.refused_slots()
+    killed(job, "divert.after_link")
+    listed = json.loads(run("transactions", "list", job.checkpoint, "--json").stdout)["checkpoints"][0]
+    states = {each["transaction"]: each["state"] for each in listed["transactions"]}
+    assert states[second] == "pending"
+    assert first not in states
+    told = run("transactions", "explain", second, job.checkpoint).stdout
+    assert "it commits this transaction and all others of chk-0" in " ".join(told.split())
+    assert f"onceonly transactions commit {second}" in " ".join(told.split())
+    [epoch] = json.loads(run("checkpoints", "list", job.checkpoint, "--json").stdout)["checkpoints"][0][
+        "epochs"
+    ]
+    assert epoch["state"] == "decided"
+    with pytest.raises(InDoubtError, match="not known to be committed") as caught:
+        former.beyond(open_checkpoint(str(job.checkpoint)), -1)
+    assert caught.value.next_step.startswith("onceonly transactions commit chk-0 ")
+    job.ask("DROP INDEX once")
+    run("transactions", "commit", "chk-0", job.checkpoint, "--yes", "--timeout", "0.01")
+    shown = json.loads(run("checkpoints", "show", "chk-0", job.checkpoint, "--json").stdout)
+    epoch = shown["checkpoints"][0]["epoch"]
+    states = {each["transaction"]: each["state"] for each in epoch["handles"]}
+    assert (states[first], states[second]) == ("lost", "committed")
 
 
 def test_of_letters_that_were_diverted_it_is_told_whose_rows_they_are(tmp_path: Path) -> None:

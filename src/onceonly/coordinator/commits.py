@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onceonly import background, failpoints, protocol
 from onceonly.coordinator.questions import MISTAKES
 from onceonly.errors import ConfigurationError, InDoubtError, OnceonlyError, UnavailableError
-from onceonly.model import Guarantee, LinkKind, Lost, RetryLater, Unknown, handles_of
+from onceonly.model import Guarantee, Lost, RetryLater, Unknown, handles_of
 from onceonly.options import without_secrets
 
 if TYPE_CHECKING:
@@ -275,18 +275,9 @@ def _by_the_log(command: CommitHandle, outcome: Outcome) -> Outcome:
     A target may have forgotten that since, or never have known it: an operator may have ended it by hand.
     """
     link = command.link
-    if isinstance(outcome, Unknown) and _repeats(link):
+    if isinstance(outcome, Unknown) and protocol.repeats(link):
         return Lost(f"link {link.name} was put as it was lost ({link.reason}); asked again: {outcome.reason}")
     return outcome
-
-
-def _repeats(link: Link) -> bool:
-    """Say whether all votes of a link were proven lost before it was put, and it only says again what is owed.
-
-    A decision has no reason. What an operator has diverted has one, and votes of its own plan, as a decision does.
-    """
-    is_said_again = link.kind is LinkKind.COMMIT and bool(link.reason)
-    return is_said_again and all(vote.plan != link.plan for vote in link.votes)
 
 
 def _each_answered(outcomes: Sequence[Outcome], handles: Sequence[Handle]) -> Sequence[Outcome]:

@@ -23,6 +23,7 @@ from onceonly.log.place import home_of
 from onceonly.model import Link, LinkKind
 from onceonly.operations import settle, sinks
 from onceonly.operations.find import open_checkpoint
+from onceonly.protocol import repeats
 from onceonly.savepoints import starting
 from onceonly.settings.registry import BUILT_IN
 from onceonly.words import epoch_ranges, n
@@ -192,9 +193,9 @@ def beyond(checkpoint: Checkpoint, epoch: int) -> list[Beyond]:
         if not chain or chain[-1].kind is not LinkKind.COMMIT:
             continue
         if checkpoint.log.receipt(number) is None:
-            # A link with a reason names what is lost: only a start writes that again.
+            # What is lost only a start writes again.
             told, ends = "not known to be committed: nobody could tell what stands in its targets", ""
-            if chain[-1].reason:
+            if repeats(chain[-1]):
                 told, ends = (
                     "in part lost, to be written again",
                     "start the query once, which writes it again",

@@ -10,6 +10,7 @@ from onceonly.log.history import by_sink, sums_by_sink
 from onceonly.log.left import RESTORED
 from onceonly.model import Guarantee, LinkKind, Skip, letters_of
 from onceonly.options import without_secrets
+from onceonly.protocol import repeats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -207,16 +208,16 @@ def _state(last: Link, receipt: Receipt | None, *, noted: bool) -> EpochState:
         return EpochState.SKIPPED
     if receipt is not None:
         return EpochState.COMPLETE if noted else EpochState.COMMITTED
-    # Only a decision needs no reason; a COMMIT link that has one repeats a decision, and what it names is lost.
-    return EpochState.REPAIRING if last.reason else EpochState.DECIDED
+    return EpochState.REPAIRING if repeats(last) else EpochState.DECIDED
 
 
 def _outcome(vote: Vote, link: Link, chain: Sequence[Link], receipt: Receipt | None) -> HandleState:
     last = chain[-1]
     if vote in last.carried:
         return HandleState.COMMITTED
-    if link is not last:
-        # A link is followed only by one that claims: for what is lost, or where nothing was decided.
+    if link is not last and (repeats(last) or vote not in last.votes):
+        # A link is followed by one that claims, for what is lost or where nothing was decided; or, where an operator
+        # has diverted a transaction, by one that has others in its place, and names the rest again.
         return HandleState.LOST
     if receipt is None:
         return HandleState.PENDING

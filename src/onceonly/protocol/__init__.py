@@ -60,6 +60,7 @@ from onceonly.protocol.messages import (
     SyncLink,
     VotesCollected,
 )
+from onceonly.protocol.moves import repeats
 from onceonly.protocol.planning import open_epoch
 from onceonly.protocol.skipping import why_stop
 from onceonly.protocol.states import Context, Resolving, State
@@ -99,6 +100,7 @@ __all__ = [
     "abandon",
     "begin",
     "open_epoch",
+    "repeats",
     "resume",
     "step",
     "why_stop",

@@ -87,6 +87,15 @@ def repeat(plan: Plan, *, run: str, reason: str) -> Link:
     return replace(link, votes=plan.lost, carried=plan.carried, inputs=inputs)
 
 
+def repeats(link: Link) -> bool:
+    """Say whether all votes of a link were proven lost before it was put, and it only says again what is owed. Pure.
+
+    A decision has no reason. What an operator has diverted has one, and votes of its own plan, as a decision does.
+    """
+    is_said_again = link.kind is LinkKind.COMMIT and bool(link.reason)
+    return is_said_again and all(vote.plan != link.plan for vote in link.votes)
+
+
 def sweep(link: Link) -> Sweep:
     """Sweep under a link, sparing what it names."""
     return Sweep(link, frozenset(vote.handle.transaction for vote in link.votes if vote.handle is not None))
