@@ -98,6 +98,23 @@ def test_it_writes_the_epoch_that_it_is_called_for(tmp_path: Path, decided: Deci
     assert changed == {"streams": False}, "its tasks are told of no query"
 
 
+def test_what_it_has_let_go_by_itself_is_not_taken_for_what_was_noted_before_its_start(
+    tmp_path: Path, decided: Decided
+) -> None:
+    """With adopt, what Spark noted before this start is taken over, and not what this start has left out."""
+    location = checkpoint(tmp_path / "a", newest=4)
+
+    def late(df: Any, batch_id: int) -> None:  # noqa: ANN401
+        if batch_id == 4:
+            with onceonly.epoch(df, batch_id, log=location, adopt=True):
+                pass
+
+    function = travelled(late, location)
+    function(frame(), 3)
+    function(frame(), 4)
+    assert decided.coordinator.plan.call_args.kwargs["since"] == 3
+
+
 def test_its_run_has_a_name_where_the_server_does_not_say(tmp_path: Path, decided: Decided) -> None:
     location = checkpoint(tmp_path / "a")
     sink = onceonly.sink("onceonly.console", checkpointLocation=location)

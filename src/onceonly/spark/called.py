@@ -33,6 +33,8 @@ class Call:
     mode: str
     """The query's output mode, in lower case."""
     run: str
+    first: int
+    """The first epoch that the function was called for since the query was started."""
 
 
 # Of this process; a thread that the function has started may ask, too.
@@ -57,6 +59,11 @@ def require() -> None:
             next_step="call onceonly.register(spark) in the client before the query is built, and give its writer the "
             "option checkpointLocation",
         )
+
+
+def first() -> int | None:
+    """Return the first epoch of this start, of which Spark has called the function; None where nobody was told."""
+    return _now.first if _now is not None else None
 
 
 def run_of(df: DataFrame) -> str:
@@ -84,6 +91,7 @@ class Carried:
 
     def __post_init__(self) -> None:
         self._query = ""
+        self._first = -1
         self._called: Callable[[DataFrame, int], Any] | None = None
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -92,11 +100,12 @@ class Carried:
         if self._called is None:
             tell(self.hadoop)
             self._called = self.guarded(self.function) if self.guarded else self.function
+            self._first = batch_id
         with contextlib.suppress(
             OnceonlyError
         ):  # one that has nothing to do with us; else it is said by name
             self._query = self._query or (
                 SparkCheckpoint.at(self.checkpoint).query() if self.checkpoint else ""
             )
-        _now = Call(self.checkpoint, self._query, batch_id, self.mode, self.run)
+        _now = Call(self.checkpoint, self._query, batch_id, self.mode, self.run, self._first)
         self._called(df, batch_id)

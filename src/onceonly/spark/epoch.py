@@ -163,7 +163,8 @@ class Epoch:
         if self._query not in _begun or _begun[self._query][0] != self._run:
             # The user's function may have returned early in earlier ones.
             before = noted_before(settings.checkpoint)
-            _begun[self._query] = (self._run, batch_id if before is None else min(before + 1, batch_id))
+            first = called.first() if before is None else before + 1
+            _begun[self._query] = (self._run, batch_id if first is None else min(first, batch_id))
         self._require_alone()
 
     def write(self, df: DataFrame, sink: ForeachBatch, *, name: str | None = None) -> None:
