@@ -156,6 +156,22 @@ def test_of_a_slot_with_letters_of_both_kinds_whatever_is_lost_is_written_again(
     assert found == [(0, 0, 0), (0, 3, 1), (1, 1, 1), (1, 2, 0)]
 
 
+def test_letters_of_a_slot_are_told_apart_by_the_numbers_of_their_rows(job: Job) -> None:
+    job.to_database()
+    job.ask("CREATE UNIQUE INDEX name ON dead (epoch, slot, number)")
+    letters = job.settings.letters
+    assert letters is not None
+    options = {**letters.options, "key": "epoch,slot,number"}
+    job.settings = replace(job.settings, letters=replace(letters, options=options))
+    job.refuses_null()
+    job.ask("CREATE UNIQUE INDEX once ON t (id)")
+    job.ask(
+        "INSERT INTO t VALUES (1, 'was there')"
+    )  # so that the first row behind the one without an id is refused
+    decide(job)
+    assert (job.rows(), job.dead()) == (["b", "c", "d", "was there"], sorted(["a", *BAD, "null", "null too"]))
+
+
 def test_a_start_without_the_place_of_decided_letters_says_what_to_give_until_they_are_there(
     job: Job,
 ) -> None:
