@@ -207,7 +207,7 @@ class OpenSearchSink(BookedSink):
         if pipelines:
             log.warning(
                 "The index %s has the ingest pipeline %s: a row that it drops or sends elsewhere is refused; one of a "
-                "decided epoch keeps that pending until it is diverted.", given.index, ", ".join(pipelines),
+                "decided epoch keeps that pending until the pipeline takes it.", given.index, ", ".join(pipelines),
             )  # fmt: skip
         self._add_fields(context, mapping.get("properties", {}), str(mapping.get("dynamic", "true")), who)
         self.books.open()
