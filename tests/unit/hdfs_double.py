@@ -22,7 +22,7 @@ _ROOT = "/webhdfs/v1"
 class Fault:
     """One misleading answer: an exception of the name node, or none (``cut``), before or after it was ``done``.
 
-    A ``page`` is for people: what its web server says by itself.
+    A ``page`` is for people: what its web server says by itself. ``message`` is what the exception says.
     """
 
     exception: str = "StandbyException"
@@ -30,6 +30,7 @@ class Fault:
     done: bool = False
     cut: bool = False
     page: str = ""
+    message: str = ""
 
 
 @dataclass
@@ -254,10 +255,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault.page:
             self._answer(fault.status, fault.page.encode())
         else:
-            self._error(fault.exception, fault.status)
+            self._error(fault.exception, fault.status, fault.message)
 
-    def _error(self, name: str, status: int) -> None:
-        told = {"RemoteException": {"exception": name, "message": f"about {name}\n at stack"}}
+    def _error(self, name: str, status: int, message: str = "") -> None:
+        told = {"RemoteException": {"exception": name, "message": f"{message or f'about {name}'}\n at stack"}}
         self._answer(status, json.dumps(told).encode())
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:

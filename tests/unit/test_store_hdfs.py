@@ -217,6 +217,72 @@ def test_a_right_that_is_missing_is_said(double: HdfsDouble, store: HdfsStore) -
         store.put_if_absent(NAME, b"x")
 
 
+@pytest.mark.parametrize(
+    ("message", "step"),
+    [
+        (
+            'Permission denied: user=me, access=WRITE, inode="/chk":hdfs:hdfs:drwxr-xr-x',
+            "the right to write in",
+        ),
+        (
+            'Permission denied: user=me, access=ALL, inode="/chk":hdfs:hdfs:drwxr-xr-x',
+            "the right to write in",
+        ),
+        (
+            'Permission denied: user=me, access=READ_EXECUTE, inode="/chk":h:h:d-wx-wx-wx',
+            "to read and to list",
+        ),
+        ('Permission denied: user=me, access=READ, inode="/chk/a":h:h:-rw-------', "to read and to list"),
+        (
+            'Permission denied: user=me, access=EXECUTE, inode="/chk":h:h:drw-rw-rw-',
+            "the right to pass through",
+        ),
+        ('Permission denied by sticky bit: user=me, path="/chk/a":h:h:-rw-r--r--', "chown -R"),
+    ],
+)
+def test_of_a_right_that_is_missing_the_next_step_names_that_one(
+    double: HdfsDouble, store: HdfsStore, message: str, step: str
+) -> None:
+    double.fault("LISTSTATUS", Fault("AccessControlException", message=message))
+    with pytest.raises(ConfigurationError) as caught:
+        store.list_names("links/")
+    assert caught.value.what == f"HDFS does not permit it: {message}"
+    assert step in caught.value.next_step
+
+
+def test_a_name_node_in_safe_mode_is_called_so_beside_another_on_standby(
+    double: HdfsDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhdfs, "_AGAIN_S", 0.4)  # each is asked once
+    words = "Cannot create file/chk/a. Name node is in safe mode."
+    for standby in serve(HdfsDouble()):
+        standby.fault("LISTSTATUS", Fault())
+        double.fault("LISTSTATUS", Fault("SafeModeException", message=words))
+        with pytest.raises(
+            UnavailableError, match=r"HDFS is in safe mode, and for 0\.4 s did not do"
+        ) as caught:
+            store_of(double, standby).list_names("links/")
+        assert (
+            f"{double.host}: SafeModeException: {words}; {standby.host}: StandbyException"
+            in caught.value.what
+        )
+        assert "hdfs dfsadmin -safemode leave" in caught.value.next_step
+
+
+def test_an_address_at_which_somebody_else_answers_is_named_and_the_others_are_asked(
+    double: HdfsDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhdfs, "_AGAIN_S", 0.4)  # each is asked once
+    for stranger in serve(HdfsDouble()):
+        stranger.fault("LISTSTATUS", *[Fault(status=404, page="Not here")] * 2)
+        with pytest.raises(UnavailableError, match="it answers HTTP 404 Not Found, as neither") as caught:
+            store_of(stranger).list_names("links/")
+        assert stranger.host in caught.value.what
+        assert "dfs.namenode.http-address" in caught.value.what
+        double.files[f"/chk/a b%20ä/{NAME}"] = b"x"
+        assert store_of(stranger, double).list_names("links/") == [NAME]
+
+
 def test_a_login_that_is_not_accepted_is_said(double: HdfsDouble, store: HdfsStore) -> None:
     double.fault("OPEN", Fault("AuthenticationException", 401))
     with pytest.raises(ConfigurationError, match="'me'"):
@@ -225,8 +291,9 @@ def test_a_login_that_is_not_accepted_is_said(double: HdfsDouble, store: HdfsSto
 
 def test_a_quota_that_is_used_up_is_no_put(double: HdfsDouble, store: HdfsStore) -> None:
     double.fault("RENAME", Fault("NSQuotaExceededException"))
-    with pytest.raises(UnavailableError, match=r"NSQuotaExceededException.*nothing was changed"):
+    with pytest.raises(UnavailableError, match=r"NSQuotaExceededException.*nothing was changed") as caught:
         store.put_if_absent(NAME, b"x")
+    assert "raise its quota" in caught.value.next_step
     assert double.files == {}
 
 

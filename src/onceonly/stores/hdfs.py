@@ -13,10 +13,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import OnceonlyError, UnavailableError
+from onceonly.stores.hdfs_answers import MISSING, RefusedError, next_step
 from onceonly.stores.port import PutUnknownError
 from onceonly.stores.probing import PROBES, probe
 from onceonly.stores.temporaries import name_of, temporary_of
-from onceonly.stores.webhdfs import MISSING, BrokenOffError, RefusedError, WebHdfs
+from onceonly.stores.webhdfs import BrokenOffError, WebHdfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -243,5 +244,5 @@ class HdfsStore:
     def _unavailable(self, name: str, verb: str, error: Exception) -> UnavailableError:
         return UnavailableError(
             f"{self.where(name)} could not be {verb}: {error}; nothing was changed",
-            next_step="see to HDFS (space, quotas, safe mode) and start the query again",
+            next_step=next_step(error),
         )

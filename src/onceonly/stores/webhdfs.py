@@ -16,11 +16,20 @@ import ssl
 import threading
 import time
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.errors import ConfigurationError
 from onceonly.stores import kerberos
+from onceonly.stores.hdfs_answers import (
+    MISSING,
+    PASSING,
+    TAKEN,
+    RefusedError,
+    StrangerError,
+    refused,
+    unanswered,
+)
 from onceonly.stores.name_nodes import Server, servers, service_of
 from onceonly.stores.tokens import token_of_process
 
@@ -32,8 +41,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MISSING: Final = "FileNotFoundException"
-TAKEN: Final = "FileAlreadyExistsException"
 _ROOT = "/webhdfs/v1"
 _CONNECT_S = 5.0
 _CALL_S = 20.0
@@ -43,25 +50,10 @@ _DELEGATED = "delegation="
 _OK = frozenset({200, 201})
 _ELSEWHERE = frozenset({302, 303, 307})
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
-_BUSY, _SERVER_ERROR = 429, 500
-# Another name node may know better, or this one a little later.
-_PASSING = frozenset(
-    {"StandbyException", "RetriableException", "SafeModeException", "ServerTooBusyException"}
-)
-_DENIED = frozenset({"AccessControlException", "AuthorizationException"})
-_EXPIRED = frozenset({"InvalidToken", "SecretManager$InvalidToken"})
 
 
 class BrokenOffError(Exception):
     """No answer to a call that had been sent."""
-
-
-class RefusedError(Exception):
-    """The name node's own word: ``name`` is the class of its exception, without its package."""
-
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(f"{name}: {message}")
-        self.name = name
 
 
 class WebHdfs:
@@ -198,30 +190,26 @@ class WebHdfs:
     def _tried(self, call: Callable[[Server], T], what: str, *, once: bool = False) -> T:
         """Call one name node after the other until one answers."""
         deadline = time.monotonic() + _AGAIN_S
-        why = ""
+        why: dict[str, str] = {}
         while True:
             for node in list(self._nodes):
                 try:
                     answer = call(node)
-                except _NotSentError as error:
-                    why = str(error)
+                except (_NotSentError, StrangerError) as error:
+                    why[node.text] = str(error)
                 except (OSError, http.client.HTTPException) as error:
-                    why = f"{node.text}: {type(error).__name__} {error}"
+                    why[node.text] = f"{node.text}: {type(error).__name__} {error}"
                     if once:
-                        raise BrokenOffError(why) from error
+                        raise BrokenOffError(why[node.text]) from error
                 except RefusedError as error:
-                    if error.name not in _PASSING:
+                    if error.name not in PASSING:
                         raise
-                    why = f"{node.text}: {error.name}"
+                    why[node.text] = f"{node.text}: {error.gist}"
                 else:
                     self._prefer(node)
                     return answer
             if time.monotonic() + _DELAY_S > deadline:
-                raise UnavailableError(
-                    f"HDFS did not answer for {_AGAIN_S:g} s ({what}): {why}",
-                    next_step="see to the name nodes and data nodes, to their HTTP addresses, to the KDC if there is "
-                    "one, and to the network between, and start the query again",
-                )
+                raise unanswered(what, "; ".join(why.values()), _AGAIN_S)
             time.sleep(_DELAY_S)
 
     def _prefer(self, node: Server) -> None:
@@ -234,8 +222,8 @@ class WebHdfs:
     ) -> bytes:
         status, headers, body = self._send(node, method, self._target(operation, path, more), b"")
         if status in _ELSEWHERE:
-            there, target = _elsewhere(node, headers)
-            status, _, body = self._send(there, method, target, data)
+            node, target = _elsewhere(node, headers)
+            status, _, body = self._send(node, method, target, data)
         if status in _OK:
             return body
         raise self._refusal(node, status, body)
@@ -256,7 +244,7 @@ class WebHdfs:
         return f"{_ROOT}{quote(path)}?{urlencode({'op': operation, **more, **self._login})}"
 
     def _refusal(self, node: Server, status: int, body: bytes) -> Exception:
-        told = _refused(status, body)
+        told = refused(status, body)
         if isinstance(told, ConfigurationError):
             return told
         if self._kerberos and (status == _UNAUTHORIZED or (status == _FORBIDDEN and body[:1] != b"{")):
@@ -266,7 +254,7 @@ class WebHdfs:
                 f"{node.text} does not accept the login of {self._user!r}, which has no proof",
                 next_step="set hadoop.security.authentication=kerberos (spark.hadoop.…), if this cluster has it",
             )
-        return told
+        return StrangerError(f"{node.text}: {told}") if isinstance(told, StrangerError) else told
 
     def _send(
         self, node: Server, method: str, target: str, data: bytes
@@ -278,7 +266,8 @@ class WebHdfs:
             response = connection.getresponse()
             # Fewer bytes than were announced are an error of http.client's.
             body = response.read()
-            if not response.chunked and response.headers["Content-Length"] is None and method == "GET":
+            is_cut_unseen = not response.chunked and response.headers["Content-Length"] is None
+            if is_cut_unseen and method == "GET" and response.status in _OK:
                 message = "the answer does not say how long it is"
                 raise http.client.HTTPException(message)
             return response.status, response.headers, body
@@ -324,7 +313,7 @@ class Sending:
         try:
             self._connection.send(b"".join((b"%x\r\n" % len(data), data, b"\r\n")))
         except OSError:
-            with contextlib.suppress(OSError, http.client.HTTPException):
+            with contextlib.suppress(OSError, http.client.HTTPException, StrangerError):
                 self._answered()
             raise
 
@@ -333,7 +322,7 @@ class Sending:
         try:
             self._connection.send(b"0\r\n\r\n")
             self._answered()
-        except http.client.HTTPException as error:
+        except (http.client.HTTPException, StrangerError) as error:
             raise BrokenOffError(f"{type(error).__name__} {error}") from error
 
     def close(self) -> None:
@@ -360,29 +349,3 @@ def _elsewhere(node: Server, headers: http.client.HTTPMessage) -> tuple[Server, 
 
 def _json(body: bytes) -> Any:  # noqa: ANN401
     return json.loads(body) if body.strip() else {}
-
-
-def _refused(status: int, body: bytes) -> Exception:
-    """Return what a name node's answer means. It may quote paths, never a login."""
-    try:
-        told = json.loads(body)["RemoteException"]
-        name, message = str(told["exception"]), str(told.get("message", ""))
-    except (ValueError, LookupError, TypeError):
-        name, message = f"HTTP {status}", http.client.responses.get(status, "")
-        if status == _BUSY or status >= _SERVER_ERROR:
-            # Of whoever stands before a name node, and does not tell what that has done.
-            return http.client.HTTPException(f"{name} {message}")
-    first = message.partition("\n")[0][:300]
-    if name in _DENIED:
-        return ConfigurationError(
-            f"HDFS does not permit it: {first}",
-            next_step="give the job's user the right to write in this folder",
-        )
-    # A name node wraps it into an error of another name.
-    if name in _EXPIRED or "InvalidToken" in first or ("token" in first and "expired" in first):
-        return ConfigurationError(
-            f"HDFS does not accept the login any more: {first}",
-            next_step="get a new ticket (kinit), or, as those that YARN hands out end, name a keytab in "
-            f"{kerberos.KEYTAB} on driver and executors, and start the query again",
-        )
-    return RefusedError(name, first)

@@ -150,7 +150,12 @@ def _refusal(options: FilesOptions, error: OSError) -> Exception:
             next_step=f"give the user of driver and executors write permission to {options.target} and "
             f"{options.staging}",
         )
-    if isinstance(error, FileExistsError | NotADirectoryError):
+    if isinstance(error, NotADirectoryError):
+        return ConfigurationError(
+            f"a file is in the way, where {where} needs folders ({reason(error)}). Nothing was written.",
+            next_step="set path to a folder, or to a name that is free in one",
+        )
+    if isinstance(error, FileExistsError):
         return ConfigurationError(
             f"{where} is in the way: a file where the sink needs a folder ({reason(error)}).",
             next_step="set path to a folder, or to a name that is free",

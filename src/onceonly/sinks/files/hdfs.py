@@ -17,9 +17,10 @@ import xxhash
 from onceonly.errors import OnceonlyError
 from onceonly.sinks.files.paths import ROOM
 from onceonly.stores.hdfs import HdfsStore, require_rights
+from onceonly.stores.hdfs_answers import MISSING, NO_FOLDER, QUOTAS, TAKEN, RefusedError
 from onceonly.stores.opened import told
 from onceonly.stores.port import put_once
-from onceonly.stores.webhdfs import MISSING, TAKEN, BrokenOffError, RefusedError, WebHdfs
+from onceonly.stores.webhdfs import BrokenOffError, WebHdfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,11 +34,9 @@ _READ = 8 << 20
 _ERRORS = {
     MISSING: errno.ENOENT,
     TAKEN: errno.EEXIST,
-    "ParentNotDirectoryException": errno.ENOTDIR,
+    NO_FOLDER: errno.ENOTDIR,
     "PathIsNotDirectoryException": errno.ENOTDIR,
-    "NSQuotaExceededException": errno.EDQUOT,
-    "DSQuotaExceededException": errno.EDQUOT,
-    "QuotaByStorageTypeExceededException": errno.EDQUOT,
+    **dict.fromkeys(QUOTAS, errno.EDQUOT),
 }
 
 

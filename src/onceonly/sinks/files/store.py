@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+ROOM_STEP = (
+    "make room on this file system, or raise the quota (on HDFS hdfs dfsadmin -setQuota, -setSpaceQuota)"
+)
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -343,19 +346,19 @@ def named(error: OSError, path: Path) -> str:
 
 def unavailable(what: str, error: OSError) -> UnavailableError:
     """Make the error for a file system that does not do what it must, now. Nothing is lost by it."""
+    step = f"{ROOM_STEP}," if error.errno in FULL else "see to this file system (space, permissions, mount)"
     return UnavailableError(
         f"{what}: {reason(error)}; what is decided stays decided, and nothing is lost",
-        next_step="see to this file system (space, permissions, mount) and start the query again",
+        next_step=f"{step} and start the query again",
     )
 
 
 def write_failed(who: str, path: Path, error: OSError) -> WriteFailedError:
     """Make the error for an attempt that could not write or prepare its rows. Executor."""
     if error.errno in FULL:
-        free = _free(path)
         return WriteFailedError(
-            f"{who}: no space for {path}: {reason(error)}, {free} free; nothing of this try is visible",
-            next_step="make room on this file system and start the query again; it writes these rows anew",
+            f"{who}: no space for {path}: {reason(error)}{_free(path)}; nothing of this try is visible",
+            next_step=f"{ROOM_STEP}, and start the query again; it writes these rows anew",
         )
     if isinstance(error, FileNotFoundError):
         return WriteFailedError(
@@ -370,7 +373,9 @@ def write_failed(who: str, path: Path, error: OSError) -> WriteFailedError:
 
 
 def _free(path: Path) -> str:
+    if isinstance(path, RemotePath):
+        return ""  # its own sentence tells of the quota
     try:
-        return f"{shutil.disk_usage(path.parent).free} bytes"
+        return f", {shutil.disk_usage(path.parent).free} bytes free"
     except OSError:
-        return "an unknown number of bytes"
+        return ""
