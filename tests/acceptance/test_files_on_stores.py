@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from stored_files_job import ROWS_PER_EPOCH
 
-from onceonly import files
+from onceonly import errors, files
 from onceonly.stores import opened
 from onceonly.stores.access import Hadoop
 from onceonly_proof.embedded.hdfs import EmbeddedHdfs
@@ -76,6 +76,16 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, OnS3 
     opened.tell(Hadoop())
 
 
+def found_or_started(
+    places: dict[str, OnS3 | OnHdfs], kind: str, folders: pytest.TempPathFactory
+) -> OnS3 | OnHdfs:
+    """Return the place of a kind, of which this process is told."""
+    if kind not in places:
+        places[kind] = (OnS3 if kind == "s3" else OnHdfs)(folders.mktemp(kind))
+    opened.tell(Hadoop(places[kind].hadoop))
+    return places[kind]
+
+
 def run(way: str, epochs: int, folder: Path, place: OnS3 | OnHdfs, failpoints: str = "") -> tuple[int, str]:
     """Run the job; return its status and what it said."""
     environment = {
@@ -121,10 +131,7 @@ def test_rows_on_a_store_are_there_once_whatever_is_killed(
     way: str,
     points: tuple[str, ...],
 ) -> None:
-    if kind not in places:
-        places[kind] = (OnS3 if kind == "s3" else OnHdfs)(tmp_path_factory.mktemp(kind))
-    place = places[kind]
-    opened.tell(Hadoop(place.hadoop))
+    place = found_or_started(places, kind, tmp_path_factory)
     for point in points:
         status, said = run(way, 1000, tmp_path, place, f"{point}=kill@2")
         assert status != 0, f"{point}: {said[-2000:]}"
@@ -141,3 +148,28 @@ def test_rows_on_a_store_are_there_once_whatever_is_killed(
     assert any("events" in path.parts for path in written), "Spark's own log of its options"
     assert not [path for path in written if SECRET.encode() in path.read_bytes()]
     assert SECRET not in said
+
+
+@pytest.mark.long
+def test_a_quota_that_is_used_up_is_told_in_one_sentence_and_once_it_is_raised_the_job_goes_on(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, places: dict[str, OnS3 | OnHdfs]
+) -> None:
+    place = found_or_started(places, "hdfs", tmp_path_factory)
+    assert isinstance(place, OnHdfs)
+    target = f"/{tmp_path.name}"
+    assert run("format", 2, tmp_path, place)[0] == 0
+    place.server.admin("-setSpaceQuota", "1", target)
+    status, said = run("format", 1000, tmp_path, place)
+    assert status != 0
+    error = errors.find_error(said)
+    assert error is not None, said[-2000:]
+    assert "DSQuotaExceededException: The DiskSpace quota of " in error.what
+    assert target in error.what
+    assert "hdfs dfsadmin -setQuota, -setSpaceQuota" in error.next_step
+    place.server.admin("-clrSpaceQuota", target)
+    done = len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
+    status, said = run("format", done + 2, tmp_path, place)
+    assert status == 0, said[-4000:]
+    found = rows(place, tmp_path.name)
+    assert found == Counter(range(len(found)))
+    assert len(found) >= ROWS_PER_EPOCH * (done + 2)

@@ -13,6 +13,7 @@ With a KDC it asks for logins, and is called by the name of its principals, ``lo
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -106,6 +107,11 @@ class EmbeddedHdfs(Embedded):
         """Where the name node answers by HTTP, ``host:port``."""
         return f"{self._host}:{self._ports[1]}"
 
+    @property
+    def data_web(self) -> str:
+        """Where the data node answers by HTTP, ``host:port``."""
+        return f"127.0.0.1:{self._ports[3]}"
+
     def hadoop(self) -> dict[str, str]:
         """Return what a client's Hadoop is told of it."""
         asked = {} if self._kdc is None else {**_SECURE, "dfs.namenode.kerberos.principal": _PRINCIPAL}
@@ -161,8 +167,11 @@ class EmbeddedHdfs(Embedded):
 
         Raises ``CalledProcessError``.
         """
-        command = [*self._java(), "org.apache.hadoop.hdfs.tools.DelegationTokenFetcher", str(file)]
-        subprocess.run(command, timeout=_READY_S, check=True, capture_output=True)
+        self._run("DelegationTokenFetcher", str(file))
+
+    def admin(self, *arguments: str) -> None:
+        """Have Hadoop do what its operator types behind ``hdfs dfsadmin``. Raises ``CalledProcessError``."""
+        self._run("DFSAdmin", *arguments)
 
     def kill(self, node: str) -> None:
         """End one of ``NODES`` with SIGKILL; its data stay. Idempotent."""
@@ -176,6 +185,12 @@ class EmbeddedHdfs(Embedded):
             self.kill(node)
         if self._is_temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _run(self, tool: str, *arguments: str) -> None:
+        command = [*self._java(), f"org.apache.hadoop.hdfs.tools.{tool}", *arguments]
+        # By whoever runs the nodes, and not as whom a job here asks.
+        environment = {name: value for name, value in os.environ.items() if name != "HADOOP_USER_NAME"}
+        subprocess.run(command, timeout=_READY_S, check=True, capture_output=True, env=environment)
 
     def _ask(self, path: str, operation: str) -> Any:  # noqa: ANN401  JSON
         with urlopen(f"http://{self.web}/webhdfs/v1/{quote(path)}?op={operation}", timeout=_CALL_S) as answer:
@@ -207,7 +222,7 @@ class EmbeddedHdfs(Embedded):
             "dfs.namenode.rpc-bind-host": "127.0.0.1",
             "dfs.namenode.http-address": self.web,
             "dfs.datanode.address": f"127.0.0.1:{ports[2]}",
-            "dfs.datanode.http.address": f"127.0.0.1:{ports[3]}",
+            "dfs.datanode.http.address": self.data_web,
             "dfs.datanode.ipc.address": f"127.0.0.1:{ports[4]}",
         }
         core = {"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{here}/own"}
