@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import closing, contextmanager
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -16,13 +17,14 @@ import pyarrow as pa
 import pytest
 from tests.unit.sql_bench import Bench, require_sifted, rows
 
+from onceonly.background import begin
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
-from onceonly.model import Committed
+from onceonly.model import AlreadyCommitted, Committed
 from onceonly.sinks.sql import DuckdbSink
 from onceonly_proof.conformance import SinkConformance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 def ask(path: Path | str, sql: str) -> list[Any]:
@@ -278,21 +280,78 @@ def test_of_a_file_in_a_folder_that_is_not_there_the_folder_is_named(bench: Benc
         bench.check(rows(id=[1]), url=url, create="true")
 
 
-def test_a_file_that_another_process_has_is_waited_for(bench: Bench, tmp_path: Path) -> None:
+@contextmanager
+def held(path: Path, *, reads: bool, by: str) -> Iterator[tuple[Callable[[], object], str]]:
+    """Have the file open elsewhere; give what closes it there, and who has it."""
+    if by == "this process":
+        # A connection that writes, too, is shared within a process, and keeps nobody out.
+        other = duckdb.connect(str(path), read_only=True)
+        yield other.close, "this process, to read alone"
+        other.close()
+        return
+    code = f"import duckdb; db = duckdb.connect({str(path)!r}, read_only={reads}); print('has it', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, stderr=DEVNULL, text=True
+    ) as process:  # fmt: skip
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline()
+        yield process.stdin.close, f"(PID {process.pid})"
+
+
+@pytest.mark.parametrize(
+    ("reads", "by"), [(True, "another process"), (False, "another process"), (True, "this process")]
+)
+def test_a_file_that_somebody_has_open_is_waited_for_and_who_has_it_is_named(
+    bench: Bench, tmp_path: Path, reads: bool, by: str  # noqa: FBT001
+) -> None:  # fmt: skip
     bench.run("CREATE TABLE t (id BIGINT)")
     facts = bench.check(rows(id=[1]))
     handle, _ = bench.stage(rows(id=[1]), facts)
-    code = f"import duckdb; db = duckdb.connect({str(tmp_path / 'r.db')!r}); print('has it', flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdin
-        assert other.stdout
-        assert other.stdout.readline()
-        with pytest.raises(UnavailableError, match="lock"):
-            bench.sink(**{"connect.timeout": "50ms"}).commit(handle)
-        other.stdin.close()
-        assert bench.sink().commit(handle) == Committed()
+    with held(tmp_path / "r.db", reads=reads, by=by) as (close, who):
+        hasty, patient = bench.sink(**{"connect.timeout": "50ms"}), bench.sink()
+        for ask in (
+            lambda: hasty.commit(handle),
+            lambda: hasty.rehearse([handle], facts),
+            lambda: hasty.refresh(facts),
+            lambda: bench.check(rows(id=[1]), **{"connect.timeout": "50ms"}),
+        ):
+            with pytest.raises(UnavailableError) as raised:
+                ask()
+            assert f"duckdb:///{tmp_path}/r.db is open in " in raised.value.what
+            assert who in raised.value.what
+            assert "parameter" not in raised.value.what  # what DuckDB itself advises is of no use to a writer
+            assert raised.value.next_step.startswith("close it there; nothing is lost until then")
+        committing = begin("commit", lambda: patient.commit(handle))
+        time.sleep(0.1)
+        assert not committing.done()
+        close()
+        assert committing.result(20) == Committed()
+    assert hasty.commit(handle) == AlreadyCommitted()
+    assert bench.run("SELECT * FROM t") == [(1,)]
+
+
+def test_a_disk_that_is_full_leaves_the_epoch_pending_until_there_is_room(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.run("CREATE TABLE t (id BIGINT)")
+    facts = bench.check(rows(id=[1]))
+    handle, _ = bench.stage(rows(id=[1]), facts)
+    driver = bench.sink()
+    driver.rehearse([handle], facts)
+    log = tmp_path / "r.db.wal"
+    log.symlink_to("/dev/full")
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match=r"the disk of .* is full: .*No space left") as raised:
+            driver.commit(handle)
+        assert "make room" in raised.value.next_step
+        assert (
+            bench.run("SELECT * FROM t") == bench.run("SELECT * FROM onceonly_commits WHERE void = 0") == []
+        )
+    log.unlink()
+    assert driver.commit(handle) == Committed()
+    assert driver.commit(handle) == AlreadyCommitted()
+    assert bench.run("SELECT * FROM t") == [(1,)]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from onceonly.ports import WriteContext
 from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.settings.registry import BUILT_IN, build
 from onceonly.sinks.sql import books, past
+from onceonly.sinks.sql.dialects.sqlite import Sqlite
 from onceonly.sinks.sql.options import Url
 from onceonly.sinks.sql.sink import SqliteSink
 
@@ -716,3 +717,36 @@ def test_a_row_is_not_refused_as_what_it_refers_to_comes_behind_it(bench: Bench)
     require_refers_to_later_rows(
         bench, "CREATE TABLE t (id BIGINT PRIMARY KEY, parent BIGINT REFERENCES t (id))"
     )
+
+
+def test_a_disk_that_is_full_leaves_the_epoch_pending_until_there_is_room(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A file that may not grow is full as a disk is, for SQLite and in its words.
+    limit, connect = ["100"], Sqlite.connect
+
+    def limited(dialect: Sqlite) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(dialect)
+        db.execute(f"PRAGMA max_page_count = {limit[0]}")
+        return db
+
+    monkeypatch.setattr(Sqlite, "connect", limited)
+    bench.run("CREATE TABLE t (id BIGINT, name TEXT)")
+    some = rows(id=list(range(500)), name=["a" * 3000] * 500)
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    driver = bench.sink()
+    driver.rehearse([handle], facts)
+    for _ in range(2):
+        with pytest.raises(
+            UnavailableError, match=r"the disk of sqlite:///.* is full: database or disk is full"
+        ) as e:
+            driver.commit(handle)
+        assert "make room" in e.value.next_step
+        assert (
+            bench.run("SELECT * FROM t") == bench.run("SELECT * FROM onceonly_commits WHERE void = 0") == []
+        )
+    limit[0] = "100000"
+    assert driver.commit(handle) == Committed()
+    assert driver.commit(handle) == AlreadyCommitted()
+    assert bench.run("SELECT COUNT(DISTINCT id), COUNT(*) FROM t") == [(500, 500)]

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _PART = "onceonly_part"
 BOOKS = "SELECT, INSERT, DELETE"
 """The rights that the books need."""
-NO_ROOM = "make room there; nothing is lost until then, and the query goes on by itself, or at its next start"
-"""What to do where a server's disk is full."""
+GOES_ON = "nothing is lost until then, and the query goes on by itself, or at its next start"
 
 
 class Dialect(ABC):
@@ -87,6 +86,12 @@ class Dialect(ABC):
     @abstractmethod
     def told(self, error: Exception) -> OnceonlyError:
         """Return what an error of the client's means: it may pass, a row is refused, somebody has to act."""
+
+    def no_room(self, said: str) -> UnavailableError:
+        """Return what it means that a disk is full."""
+        return UnavailableError(
+            f"the disk of {self.options.url} is full: {said}", next_step=f"make room there; {GOES_ON}"
+        )
 
     def too_late(self, what: str) -> UnavailableError:
         """Return what it means that a statement was broken off after the time that the option gives it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
-from onceonly.sinks.sql.dialects.dialect import Dialect
+from onceonly.sinks.sql.dialects.dialect import GOES_ON, Dialect
 from onceonly.sinks.sql.reading import ROWS
 from onceonly.sinks.sql.types import UUID, Column, Given, Table, bits, whole
 
@@ -59,7 +59,11 @@ _MISTAKEN = {
 }  # fmt: skip
 _OF_THE_CLIENT = "python_arrow_scan"
 """What the client makes in each database that it opens. It was seen to be missing once, on a busy machine."""
-_LOCKED = "lock"
+_HELD = re.compile(
+    r"Could not set lock on file(?:.*? held in (?P<who>.+? \(PID \d+\)))?|(?P<own>with a different configuration)"
+)
+"""By another process; or in this one by a connection that only reads, as that of a notebook may."""
+_FULL = "No space left on device"
 _POLL_S = 0.01
 _ROWS = "onceonly_batch"
 
@@ -81,7 +85,16 @@ class DuckDb(Dialect):
         return (_driver().Error,)
 
     def told(self, error: Exception) -> OnceonlyError:
-        name, what = type(error).__name__, f"{self.options.url}: {' '.join(str(error).split())[:500]}"
+        name, said = type(error).__name__, " ".join(str(error).split())[:500]
+        if (held := _HELD.search(said)) is not None:
+            who = held["who"] or ("this process, to read alone" if held["own"] else "another process")
+            return UnavailableError(
+                f"{self.options.url} is open in {who}, and DuckDB lets nobody else write it meanwhile",
+                next_step=f"close it there; {GOES_ON}",
+            )
+        if _FULL in said:
+            return self.no_room(said)
+        what = f"{self.options.url}: {said}"
         if name in _REFUSED:
             return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
         if name in _MISTAKEN and _OF_THE_CLIENT not in what:
@@ -105,8 +118,8 @@ class DuckDb(Dialect):
         while True:
             try:
                 return driver.connect(path)
-            except driver.IOException as error:
-                if _LOCKED not in str(error).lower() or time.monotonic() > deadline:
+            except driver.Error as error:
+                if not _HELD.search(str(error)) or time.monotonic() > deadline:
                     raise
             time.sleep(_POLL_S)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
-from onceonly.sinks.sql.dialects.dialect import BOOKS, NO_ROOM, Dialect
+from onceonly.sinks.sql.dialects.dialect import BOOKS, Dialect
 from onceonly.sinks.sql.dialects.mysql_packets import send
 from onceonly.sinks.sql.dialects.mysql_tables import EXPLAINED, KEYS, TEMPORARY, TYPES, automatic, described
 from onceonly.sinks.sql.reading import ROWS
@@ -99,7 +99,7 @@ class MySql(Dialect):
             if code in codes:
                 return ConfigurationError(what, next_step=next_step)
         if code in _DISK_FULL or _NO_SPACE.search(said):
-            return UnavailableError(f"the disk of {self.options.url} is full: {said}", next_step=NO_ROOM)
+            return self.no_room(said)
         if code in _TOO_LATE or (code == _CUT and "timed out" in said):
             return self.too_late(what)
         return UnavailableError(what, next_step="see to the server and to its log, and start the query again")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
-from onceonly.sinks.sql.dialects.dialect import BOOKS, NO_ROOM, Dialect
+from onceonly.sinks.sql.dialects.dialect import BOOKS, Dialect
 from onceonly.sinks.sql.dialects.postgres_binary import HEAD, TAIL, binary, kinds_of
 from onceonly.sinks.sql.reading import ROWS, fixed
 from onceonly.sinks.sql.texts import lines
@@ -138,9 +138,7 @@ class Postgres(Dialect):
         if code.startswith(_REFUSED) or self._is_kept_by_policy(error):
             return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
         if code == _DISK_FULL:
-            return UnavailableError(
-                f"the disk of {self.options.url} is full: {_sentence(error)}", next_step=NO_ROOM
-            )
+            return self.no_room(_sentence(error))
         if code == _TOO_LATE:
             return self.too_late(what)
         if not code or code.startswith(_PASSING):

@@ -36,7 +36,7 @@ _TYPES = {
     "bool": "BOOLEAN", "int": "BIGINT", "float": "REAL", "decimal": "TEXT", "text": "TEXT", "binary": "BLOB",
     "date": "DATE", "instant": "TIMESTAMP", "local": "TIMESTAMP", "nested": "JSON",
 }  # fmt: skip
-_PASSING = {"BUSY", "LOCKED", "IOERR", "FULL", "NOMEM", "INTERRUPT", "PROTOCOL", "SCHEMA"}
+_PASSING = {"BUSY", "LOCKED", "IOERR", "NOMEM", "INTERRUPT", "PROTOCOL", "SCHEMA"}
 _REFUSED = {"CONSTRAINT", "MISMATCH", "TOOBIG"}
 _TWICE = {"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"}
 
@@ -60,6 +60,8 @@ class Sqlite(Dialect):
         what = f"{self.options.url}: {error}"
         if name in _REFUSED:
             return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
+        if name == "FULL":
+            return self.no_room(str(error))
         if name in _PASSING:
             return UnavailableError(
                 what, next_step="see to the file and who else uses it, and start the query again"
