@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from subprocess import PIPE
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,10 +25,13 @@ from onceonly_proof.auditor import Anomaly, Input, Seen, World, judge
 from onceonly_proof.campaign import making
 from onceonly_proof.campaign import round as rounds
 from onceonly_proof.campaign import scene as scenes
+from onceonly_proof.campaign import watch as watches
 from onceonly_proof.campaign.display import Display
 from onceonly_proof.campaign.plan import Blow, plan_round
 from onceonly_proof.campaign.points import Points
 from onceonly_proof.campaign.scene import Arena, Scene
+from onceonly_proof.campaign.targets import duckdb as duckdbs
+from onceonly_proof.campaign.targets.duckdb import DuckDb
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.watch import Watch
 from onceonly_proof.handover import until
@@ -93,6 +97,11 @@ class FakeWatch:
 
     def holds(self, count: int) -> bool:
         return self.shows
+
+    unread: list[str] = field(default_factory=list)
+
+    def look_now(self) -> list[str]:
+        return self.unread
 
 
 @dataclass
@@ -220,6 +229,14 @@ def test_a_driver_is_recovered_from_its_death_on_by_another_life(scene: Scene) -
     assert first.killed
     assert len(scene.lives) == 2
     assert scene.died >= before
+
+
+def test_what_could_not_be_read_while_the_job_was_down_is_said(scene: Scene) -> None:
+    cast("FakeWatch", scene.watch).unread = ["duckdb"]
+    strike(scene, FakeFault(kills_driver=True))
+    scene.strand(4711)
+
+    assert scene.trouble == ["duckdb could not be read while the job was down"] * 2
 
 
 def test_what_shows_nothing_new_is_said(scene: Scene) -> None:
@@ -363,6 +380,54 @@ def test_a_round_counts_what_readers_by_a_pattern_got(scene: Scene, monkeypatch:
     monkeypatch.setattr(Watch, "globbed", lambda _: {"glob": 7})
     found, _ = run(scene, monkeypatch, FakeWatcher(2), shows=True)
     assert (found.globbed, found.verdict) == ({"glob": 7}, "clean")
+
+
+def test_a_reader_that_a_job_shuts_out_looks_as_soon_as_it_may_and_says_how_often_that_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duckdbs, "_WAIT_S", 0.05)
+    target = DuckDb(tmp_path / "duckdb")
+    task = Task(
+        servers="", source="in", target="t", files="", checkpoint=str(tmp_path / "checkpoint"),
+        connector="duckdb", guarantee="exactly-once", per_epoch=10,
+    )  # fmt: skip
+    file = target.options("t")["url"].removeprefix("duckdb:///")
+    holding = (
+        "import duckdb, sys; db = duckdb.connect(sys.argv[1])\n"
+        "db.execute(\"INSERT INTO t VALUES ('k', 'v'), (NULL, 'w')\"); print('has it', flush=True)\n"
+        "input(); db.close(); print('gave it', flush=True)"
+    )
+    with closing(Watch.begin(task, {"duckdb": target})) as watch:
+        assert watch.look_now() == []
+        assert watch.seen() == []
+        with subprocess.Popen(
+            [sys.executable, "-c", holding, file], stdin=PIPE, stdout=PIPE, text=True
+        ) as job:
+            assert job.stdout
+            assert job.stdin
+            assert job.stdout.readline() == "has it\n"
+            with monkeypatch.context() as patch:
+                patch.setattr(watches, "_LOOK_TIMEOUT_S", 0.5)
+                assert watch.look_now() == ["duckdb"]
+            job.stdin.write("\n")
+            job.stdin.flush()
+            assert job.stdout.readline() == "gave it\n"
+        assert watch.look_now() == []
+        assert {(each.sink, each.key, each.value) for each in watch.seen()} == {
+            ("duckdb", b"k", b"v"),
+            ("duckdb", None, b"w"),
+        }
+        assert watch.holds(2)
+    assert 1 < watch.looks()["duckdb"] < watch.asked()["duckdb"]
+
+
+def test_a_round_counts_how_often_its_readers_could_look(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Watch, "looks", lambda _: {"duckdb": 7})
+    monkeypatch.setattr(Watch, "asked", lambda _: {"duckdb": 9})
+    found, _ = run(scene, monkeypatch, FakeWatcher(2), shows=True)
+    assert (found.looks, found.asked, found.verdict) == ({"duckdb": 7}, {"duckdb": 9}, "clean")
 
 
 def test_where_rows_replace_others_they_are_not_counted() -> None:

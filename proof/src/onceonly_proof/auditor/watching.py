@@ -137,7 +137,8 @@ class PollingWatcher(_Watch):
     """Looks at any reader again and again, and notes when each row was there first. Fulfils ``Watcher``.
 
     A row is told from others by its place, its order and its value; all rows that are new in one look have its time.
-    The reader is used by this thread alone, and closed with it.
+    The reader is used by this thread alone, and closed with it. ``asked`` counts how often it was asked, ``looks`` how
+    often it has answered.
     """
 
     def __init__(self, reader: Reader, *, poll_s: float = 0.05) -> None:
@@ -145,11 +146,13 @@ class PollingWatcher(_Watch):
         self._poll_s = poll_s
         self._known: set[tuple[str, int, bytes | None]] = set()
         self._before_s: float | None = None
+        self.asked = self.looks = 0
         super().__init__(type(reader).__name__)
 
     def _look(self) -> None:
         began, began_s = time.monotonic(), time.time()
         fresh: list[Seen] = []
+        self.asked += 1
         try:
             for row in self._reader.rows():
                 name = row.place, row.order, row.value
@@ -160,7 +163,12 @@ class PollingWatcher(_Watch):
             now = time.time()
             self._keep([replace(row, seen_s=now, unseen_s=self._before_s) for row in fresh])
         self._before_s = began_s
+        self.looks += 1
         self._stop.wait(max(self._poll_s, _REST * (time.monotonic() - began)))
+
+    def looked_after(self, moment: float) -> bool:
+        """Say whether a look that began after a moment, in seconds since 1970, has been answered. Any thread."""
+        return self._before_s is not None and self._before_s > moment
 
     def _let_go(self) -> None:
         self._reader.close()

@@ -161,6 +161,8 @@ def _row(rounds: list[Round]) -> Row:
         never_taken=sum(each.never_taken for each in rounds),
         came_again=sum(each.came_again for each in rounds),
         globbed=total(each.globbed for each in rounds),
+        looks=total(each.looks for each in rounds),
+        asked=total(each.asked for each in rounds),
         verdict=worst,
     )
 

@@ -69,6 +69,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Rows that a source which sends nothing again lost before they were in the journal."""
     came_again: int = 0
     """How often a source without names for its rows gave one again."""
+    looks: Counts = {}
+    """How often the readers that look at a sink while the job runs were answered."""
+    asked: Counts = {}
+    """How often they asked."""
 
     @property
     def promise(self) -> str:
@@ -146,6 +150,8 @@ def _record(result: Result, row: Row) -> Record:
         replays=row.replays,
         never_taken=row.never_taken,
         came_again=row.came_again,
+        looks=row.looks,
+        asked=row.asked,
     )
 
 

@@ -121,6 +121,8 @@ def run_round(
         came_again=came_again,
         globbed=reader.globbed(),
         late=late,
+        looks=reader.looks(),
+        asked=reader.asked(),
         executors=arena.executors,
     )
     if done.verdict == "clean":

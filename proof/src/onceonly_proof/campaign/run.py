@@ -186,6 +186,10 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         + (f", {found.never_taken} never in the journal" if found.never_taken else "")
         + (f", {found.came_again} again in the journal" if found.came_again else "")
         + (f", {found.late} too late for their window" if found.late else "")
+        + "".join(
+            f", {sink} answered {looks:,} of {n(found.asked[sink], 'look')}"
+            for sink, looks in found.looks.items()
+        )
         + (f"; kept in {kept}" if kept else "")
     )
     for text in (*found.doubts, *found.examples):

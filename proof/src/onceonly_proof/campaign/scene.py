@@ -140,12 +140,12 @@ class Scene:
 
     def kill_driver(self) -> None:
         self.life.kill()
-        self.died = self.now()
+        self._died()
         self._live_again()
 
     def strand(self, pid: int) -> None:
         self.life.kill(spared=pid)
-        self.died = self.now()
+        self._died()
         self._live_again()
 
     def kill_executor(self, worker: int) -> None:
@@ -292,6 +292,11 @@ class Scene:
             )
         elif crash:
             self.recovery_s.append(round(seen[0] - struck, 3))
+
+    def _died(self) -> None:
+        """Between two lives, have those look whom a job shuts out."""
+        self.trouble += [f"{sink} could not be read while the job was down" for sink in self.watch.look_now()]
+        self.died = self.now()
 
     def _note(self, blow: Blow, **times: float | None) -> None:
         """Write down what was done when, for whoever reads a round that was kept."""

@@ -90,6 +90,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Rows of a query with windows that came when theirs had been shown, so that Spark dropped them."""
     executors: int = 0
     """How many executors the job had in processes of their own; 0 where they were threads of its driver."""
+    looks: Counts = {}
+    """How often the readers that look at a sink again and again while the job runs were answered, by the sink."""
+    asked: Counts = {}
+    """How often they asked: what is down, or has its file open, does not answer."""
 
     @property
     def promise(self) -> str:
@@ -186,6 +190,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     never_taken: int = 0
     came_again: int = 0
     globbed: Counts = {}
+    looks: Counts = {}
+    asked: Counts = {}
     verdict: Verdict
 
     @property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -26,6 +28,7 @@ from onceonly_proof.auditor.letters import refused_by
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.sources.journal import JOURNAL
 from onceonly_proof.campaign.targets import STAGED, WithStaged
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 # So that a look at a quiet sink does not keep a round from its other business.
 _WAIT_S = 0.1
+_LOOK_TIMEOUT_S = 20.0
 EVENTS = "events"
 """The folder of all event logs of a query, beside its checkpoint."""
 
@@ -57,6 +61,8 @@ class Watch:
     """By the sink that refused them."""
     globbing: dict[str, PollingWatcher] = field(default_factory=dict)
     """Others at the folder of the file sink, which find files as people's programs do, by their names."""
+    shut_out: dict[str, PollingWatcher] = field(default_factory=dict)
+    """Those who cannot look while a job writes, by their sinks."""
     replacing: frozenset[str] = frozenset()
     """Sinks where a row replaces what its key had: nobody can count there how many were written."""
     _close: ExitStack = field(default_factory=ExitStack)
@@ -69,7 +75,8 @@ class Watch:
             if sink == "kafka":
                 watch.watchers[sink] = KafkaWatcher(sink, task.servers, task.target)
             elif sink in targets:
-                watch.watchers[sink] = PollingWatcher(targets[sink].reader(sink, task.target))
+                watcher = watch.watchers[sink] = PollingWatcher(targets[sink].reader(sink, task.target))
+                watch.shut_out |= {sink: watcher} if targets[sink].shuts_out else {}
             else:
                 watch.watchers[sink] = PollingWatcher(FilesReader(sink, task.files, taken=taken(task)))
                 watch.globbing = {
@@ -92,6 +99,23 @@ class Watch:
     def globbed(self) -> dict[str, int]:
         """Count the rows that those who find files as people's programs do have got until now."""
         return {name: len(watcher.seen()) for name, watcher in self.globbing.items()}
+
+    def looks(self) -> dict[str, int]:
+        """Count how often those that look at a sink again and again were answered."""
+        return {sink: each.looks for sink, each in self._polling()}
+
+    def asked(self) -> dict[str, int]:
+        """Count how often they asked."""
+        return {sink: each.asked for sink, each in self._polling()}
+
+    def look_now(self) -> list[str]:
+        """While no job runs, have those look that a job shuts out; return the sinks where they could not."""
+        now = time.time()
+        return [
+            sink
+            for sink, watcher in self.shut_out.items()
+            if not until(partial(watcher.looked_after, now), _LOOK_TIMEOUT_S)
+        ]
 
     def least(self) -> int | None:
         """Count the rows of the sink that shows least, of those that can be counted. Linear: not in a tight loop."""
@@ -144,6 +168,9 @@ class Watch:
                     f"the end{f': {trouble}' if trouble else ''}"
                 )
         return found + [f"no row of {sink} was refused" for sink in self.letters if not self._refused(sink)]
+
+    def _polling(self) -> list[tuple[str, PollingWatcher]]:
+        return [(sink, each) for sink, each in self.watchers.items() if isinstance(each, PollingWatcher)]
 
     def _refused(self, sink: str) -> int:
         return len(self.letters[sink].seen()) if sink in self.letters else 0

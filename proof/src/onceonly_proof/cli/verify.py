@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _CONNECTORS = ("kafka", "files", "kafka+files")
-_DATABASES = ("sqlite", "mysql", "postgres", "kafka+postgres+mysql")
+_DATABASES = ("sqlite", "duckdb", "mysql", "postgres", "kafka+postgres+mysql")
 _TABLES = ("delta", "iceberg", "kafka+delta")
 _BY_KEY = ("redis", "redis-cluster", "cassandra", "opensearch", "elasticsearch")
 _FOUR = "kafka+postgres+opensearch+delta"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly_proof.campaign.targets.cassandra import Cassandra
 from onceonly_proof.campaign.targets.delta import Delta
+from onceonly_proof.campaign.targets.duckdb import DuckDb
 from onceonly_proof.campaign.targets.elasticsearch import Elasticsearch
 from onceonly_proof.campaign.targets.iceberg import Iceberg
 from onceonly_proof.campaign.targets.kinesis import Kinesis
@@ -44,6 +45,7 @@ __all__ = [
 
 TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "sqlite": Sqlite,
+    "duckdb": DuckDb,
     "mysql": MySql,
     "postgres": Postgres,
     "redis": Redis,

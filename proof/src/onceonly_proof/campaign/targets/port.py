@@ -46,6 +46,11 @@ class Target(Protocol):
         """Whether a reader sees all rows of an epoch from the same moment on."""
         ...
 
+    @property
+    def shuts_out(self) -> bool:
+        """Whether nobody can look while a job writes."""
+        ...
+
     def options(self, name: str) -> dict[str, str]:
         """Make an empty place of this name for two columns of text, key and value; return a sink's options for it."""
         ...
@@ -89,6 +94,7 @@ class Unserved:
     has_server = False
     replaces = False
     shows_whole_epochs = True
+    shuts_out = False
 
     def waiting(self, name: str) -> list[Path]:  # noqa: ARG002  rows wait in the checkpoint
         return []
@@ -121,6 +127,7 @@ class Served(Generic[S]):
     has_server = True
     replaces = False
     shows_whole_epochs = True
+    shuts_out = False
 
     def __init__(self, server: S, *, commit: bytes) -> None:
         self._server = server

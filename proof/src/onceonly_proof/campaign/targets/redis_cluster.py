@@ -22,6 +22,7 @@ class RedisCluster:
     has_server = True
     replaces = True
     shows_whole_epochs = False
+    shuts_out = False
 
     def __init__(self, folder: Path) -> None:
         self._cluster = EmbeddedRedisCluster(folder, settings={"appendfsync": "always"})
