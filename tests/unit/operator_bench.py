@@ -199,7 +199,8 @@ class QueryCoordinator:
         (self.box / f"t{epoch}-{kept.slot}.open").rename(self.box / f"t{epoch}-{kept.slot}.done")
         (self.box / f"t{epoch}-{lost.slot}.open").unlink()
         repeated = self.link(epoch, 1, votes=[lost])
-        self.log.put_link(replace(repeated, carried=(kept,), reason="1 of 2 was proven lost"))
+        # In the name of the plan that claims it.
+        self.log.put_link(replace(repeated, plan="p2", carried=(kept,), reason="1 of 2 was proven lost"))
 
     def settle(self, link: Link) -> None:
         for vote in link.pending:

@@ -160,7 +160,7 @@ def test_a_handle_of_before_is_read() -> None:
 
 
 def test_a_handle_that_says_which_rows_were_diverted_is_read() -> None:
-    told = marked(WRITTEN.handle(), b"12345678")
+    told = marked(WRITTEN.handle(), b"12345678", 3)
     assert told is not None
     assert prepared.Prepared.of(told) == WRITTEN
 

@@ -107,7 +107,10 @@ def partly_lost(number: int, begin_s: float) -> EpochModel:
     kept, lost = (vote(number, slot, begin_s + 0.5) for slot in range(2))
     first = decision(number, begin_s + 1, [kept, lost])
     again = replace(
-        decision(number, begin_s + 1, [lost], index=1), carried=(kept,), reason="a part was proven lost"
+        decision(number, begin_s + 1, [lost], index=1),
+        plan="p2",
+        carried=(kept,),
+        reason="a part was proven lost",
     )
     return told(first, again)
 
