@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.sql_bench import Bench, require_sifted, require_told_of_staged_and_remembered, rows
+from tests.unit.sql_bench import (
+    Bench,
+    require_refers_to_later_rows,
+    require_sifted,
+    require_told_of_staged_and_remembered,
+    rows,
+)
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost
@@ -576,3 +582,10 @@ def test_a_server_that_is_down_is_waited_for_and_one_that_comes_back_is_asked_ag
 @pytest.mark.parametrize("key", ["", "id"])
 def test_the_rows_that_a_table_refuses_beside_all_others_are_named(bench: Bench, key: str) -> None:
     require_sifted(bench, key)
+
+
+def test_a_row_that_refers_to_a_later_one_is_refused_as_the_server_looks_at_them_one_by_one(
+    bench: Bench,
+) -> None:
+    table = "CREATE TABLE t (id BIGINT PRIMARY KEY, parent BIGINT, FOREIGN KEY (parent) REFERENCES t (id))"
+    require_refers_to_later_rows(bench, table, refused=(0, 1, 3))

@@ -152,8 +152,12 @@ def require_sifted(bench: Bench, key: str) -> None:
     assert bench.run("SELECT * FROM onceonly_commits") == []
 
 
-def require_refers_to_later_rows(bench: Bench, table: str) -> None:
-    """See that a row is not refused as what it refers to comes behind it: ``parent`` is an id of the table."""
+def require_refers_to_later_rows(bench: Bench, table: str, *, refused: Sequence[int] = (1,)) -> None:
+    """See which rows are refused where some come before what they refer to, and that the table takes all others.
+
+    ``parent`` is an id of the table. One refers to nothing at all; the others are refused only where rows are looked at
+    one by one.
+    """
     bench.run(table)
     some = rows(id=[2, 9, 1, 3], parent=[1, 77, None, 2])
     facts = bench.check(some)
@@ -161,4 +165,6 @@ def require_refers_to_later_rows(bench: Bench, table: str) -> None:
     with pytest.raises(RecordRefusedError):
         bench.sink().rehearse([handle], facts)
     found = bench.sink().sift([handle], 9)
-    assert [each.row for each in found[handle.transaction]] == [1]
+    assert [each.row for each in found[handle.transaction]] == list(refused)
+    left, _ = bench.stage(some.take(pa.array([row for row in range(4) if row not in refused])), facts)
+    bench.sink().rehearse([left], facts)

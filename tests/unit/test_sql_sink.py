@@ -713,10 +713,13 @@ def test_the_rows_that_a_table_refuses_beside_all_others_are_named(bench: Bench,
     require_sifted(bench, key)
 
 
-def test_a_row_is_not_refused_as_what_it_refers_to_comes_behind_it(bench: Bench) -> None:
-    require_refers_to_later_rows(
-        bench, "CREATE TABLE t (id BIGINT PRIMARY KEY, parent BIGINT REFERENCES t (id))"
-    )
+@pytest.mark.parametrize(("key", "refused"), [("", [0, 1, 3]), ("id", [1])], ids=["one by one", "at once"])
+def test_a_row_is_not_refused_as_what_it_refers_to_comes_behind_it(
+    bench: Bench, key: str, refused: list[int]
+) -> None:
+    bench.options.update(key=key)
+    table = "CREATE TABLE t (id BIGINT PRIMARY KEY, parent BIGINT REFERENCES t (id))"
+    require_refers_to_later_rows(bench, table, refused=refused)
 
 
 def test_a_disk_that_is_full_leaves_the_epoch_pending_until_there_is_room(

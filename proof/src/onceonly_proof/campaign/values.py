@@ -93,7 +93,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     looks: Counts = {}
     """How often the readers that look at a sink again and again while the job runs were answered, by the sink."""
     asked: Counts = {}
-    """How often they asked: what is down, or has its file open, does not answer."""
+    """How often they asked; what is down, or has its file open, does not answer."""
 
     @property
     def promise(self) -> str:
