@@ -527,6 +527,47 @@ def test_a_query_begins_where_the_journal_begins_and_no_other_takes_its_place(pl
     other.close()
 
 
+def test_a_new_checkpoint_reads_nothing_that_another_has_read_however_little_that_is(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a job whose only epoch is in its target when its checkpoint is removed, or another one takes over."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with opened(place) as writer:
+        writer.append(rows("a"))
+        reader = reader_of(place)
+        start = reader.initial()
+        reader.require(start)
+        now[0] += 1
+        assert reader.newest(start.segment) == 1
+        reader.stand(start.segment)
+        assert reader.initial() == start  # of a start that has died before its first epoch
+        reader.stand(1)
+        reader.close()
+        for _ in range(2):
+            reader = reader_of(place)
+            with pytest.raises(
+                JournalError, match="was read up to segment 1 by another query, or on another"
+            ):
+                reader.initial()
+            reader.close()
+        drop_reader(str(place))
+        for each in "bc":
+            writer.append(rows(each))
+        read_upto(place, 2)
+        writer.tidy(now=True)
+        drop_reader(str(place))
+        reader = reader_of(place)
+        start = reader.initial()
+        assert (start.segment, held(place)) == (2, ["c"])
+        reader.stand(2)  # it has waited, and read nothing
+        assert reader.initial() == start
+        reader.commit(3)
+        with pytest.raises(JournalError, match="was read up to segment 3"):
+            reader.initial()
+        reader.close()
+
+
 def test_a_query_that_goes_on_before_what_was_read_for_good_is_refused_though_it_stands(place: Path) -> None:
     """As one whose older checkpoint was restored: it would begin, and its rows be deleted while it reads them."""
     with opened(place) as writer:
@@ -564,9 +605,15 @@ def test_a_journal_that_went_back_is_told_before_rows_are_passed_over(place: Pat
             writer.append(rows(each))
     segment(place, 3).unlink()
     reader = reader_of(place)
+    start = reader.initial()
     assert reader.newest(after=2) == 2
-    with pytest.raises(JournalError, match="ends with segment 2, and this query has read up to 3"):
-        reader.newest(after=3)
+    for refused in (
+        lambda: reader.newest(after=3),
+        # Before a writer gives the number anew: a look after that would not see it.
+        lambda: reader.require(Position(start.journal, start.reader, 3, "of before")),
+    ):
+        with pytest.raises(JournalError, match="ends with segment 2, and this query has read up to 3"):
+            refused()
     reader.close()
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.unit.journal_bench import FEED, LIMITS, OF, opened, rows
+from tests.unit.feed_bench import one_start
+from tests.unit.journal_bench import FEED, LIMITS, OF, opened, reader_of, rows
 from tests.unit.scripted_server import EVENTS, STALL, ScriptedServer
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, JournalError
+from onceonly.operations.journals import drop_reader
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.settings import registry
 from onceonly.sources.asked import ask
-from onceonly.sources.journal import Journal, Writer
+from onceonly.sources.journal import Journal, Reader, Writer
 from onceonly.sources.known import FEEDS
 from onceonly.spark.feed_source import FeedReader, columns_of, make_feed_format
 from onceonly.spark.format import make_format
@@ -120,10 +123,10 @@ def test_what_a_receiver_outside_has_taken_under_a_weaker_promise_counts_until_i
         writer.append(rows("a"))
     with Writer.open(journal, LIMITS, feed=FEED, of=OF, promise="exactly-once") as writer:
         with pytest.raises(ConfigurationError, match="keeps at-least-once and exactly-once"):
-            read_all(place, None, **more)
-        end = read_all(place, None, receiver="outside")
+            one_start(place, None, **more)
+        end = one_start(place, None, receiver="outside").end
         writer.append(rows("b"))
-        assert read_all(place, end, **more)["segment"] == 2
+        assert one_start(place, end, **more).end["segment"] == 2
 
 
 def test_what_the_query_itself_has_taken_under_a_weaker_promise_is_told_or_refused_until_it_is_read(
@@ -142,31 +145,74 @@ def test_what_the_query_itself_has_taken_under_a_weaker_promise_is_told_or_refus
         with pytest.raises(
             ConfigurationError, match="at-most-once was what held when they were taken"
         ) as refused:
-            read_all(place, None, "http", **asked)
+            one_start(place, None, "http", **asked)
         assert "receiver=outside" in refused.value.next_step
-        read_all(place, None, "http", **exactly)
+        one_start(place, None, "http", **exactly)
         assert f"onceonly.http: at-most-once and exactly-once up to the journal {place}" in caplog.text
-        end = read_all(place, None, "http", url=url, receiver="outside")  # as the refusal says
+        drop_reader(str(place))
+        end = one_start(place, None, "http", url=url, receiver="outside").end  # as the refusal says
         caplog.clear()
-        read_all(place, end, "http", **asked)
+        one_start(place, end, "http", **asked)
         assert "up to the journal" not in caplog.text
 
 
-def read_all(
-    place: Path, start: dict[str, Any] | None, feed: str = "rabbitmq", **options: str
-) -> dict[str, Any]:
-    """Read a journal as a start of a query with ``availableNow`` does; return where it ends."""
-    if feed == "rabbitmq":
-        options |= {"uri": "amqp://h", "queue": "q"}
-    reader = FeedReader(feed, {"journal": str(place), **options}, columns_of(feed), Hadoop())
-    try:
-        reader.prepareForTriggerAvailableNow()
-        begin = reader.initialOffset() if start is None else start
-        end = reader.latestOffset(begin, ReadAllAvailable())
-        reader.partitions(begin, end)
-        return end
-    finally:
-        reader.stop()
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("another place", "is not the one that the query has read: there is none"),
+        ("an older copy", "ends with segment 0, and this query has read up to 1"),
+        ("an older checkpoint", "was read up to segment 1 for good, and the query goes on after 0"),
+        ("a new checkpoint", "was read up to segment 2 by another query, or on another checkpoint"),
+    ],
+)
+def test_a_start_that_is_refused_takes_nothing_from_its_feed(tmp_path: Path, wrong: str, says: str) -> None:
+    """A queue gives once what it is told to be durable: it would lie in a journal that nobody reads."""
+    place = tmp_path / "journal"
+    with ScriptedServer(
+        [EVENTS, b"id: 1\ndata: a\n\n", STALL], [EVENTS, b"id: 2\ndata: b\n\n", STALL], http=True
+    ) as server:
+        options = {"url": f"http://127.0.0.1:{server.port}/", "resume": "header:Last-Event-ID"}
+        of = ask("http", {"journal": str(place), **options}).feed.of
+        Journal.at(str(place)).make("http", of)
+        shutil.copytree(place, tmp_path / "older")
+        first = one_start(place, None, "http", **options)
+        second = one_start(place, first.end, "http", **options)
+        assert (first.ids, second.ids) == (["1"], ["2"])
+        after: dict[str, Any] | None = first.end
+        match wrong:
+            case "another place":
+                place = tmp_path / "typo"
+            case "an older copy":
+                shutil.rmtree(place)
+                shutil.copytree(tmp_path / "older", place)
+            case "an older checkpoint":
+                reader = reader_of(place)
+                for end in (1, 2):
+                    reader.commit(end)
+                reader.close()
+                after = {**first.end, "segment": 0, "writer": ""}
+            case "a new checkpoint":
+                after = None
+        asked = server.connections
+        with pytest.raises(JournalError, match=says):
+            one_start(place, after, "http", **options)
+        assert server.connections == asked
+        assert not (tmp_path / "typo").exists()
+
+
+def test_a_start_whose_journal_another_query_reads_leaves_no_receiver_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Reader.__init__.__kwdefaults__, "wait_s", 0)
+    with ScriptedServer([EVENTS, STALL], http=True) as server:
+        options = {"url": f"http://127.0.0.1:{server.port}/", "resume": "header:Last-Event-ID"}
+        of = ask("http", {"journal": str(tmp_path), **options}).feed.of
+        Journal.at(str(tmp_path)).make("http", of)
+        reader = reader_of(tmp_path)
+        with pytest.raises(ConfigurationError, match="another query reads the journal"):
+            one_start(tmp_path, None, "http", **options)
+        Writer.open(Journal.at(str(tmp_path)), LIMITS, feed="http", of=of, wait_s=0).close()
+        reader.close()
 
 
 def test_a_sink_of_the_users_is_not_named_like_a_feed() -> None:

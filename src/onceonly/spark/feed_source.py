@@ -20,7 +20,7 @@ from onceonly.settings.query import PREFIX
 from onceonly.sources.asked import ask, kept_by_receiver
 from onceonly.sources.journal.feeds import schema_of
 from onceonly.sources.journal.place import Journal
-from onceonly.sources.journal.reader import Position, Reader
+from onceonly.sources.journal.reader import Position, Reader, require_kept, require_unread
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.known import feed_class
 from onceonly.spark.shown import without_frames
@@ -108,6 +108,8 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         given = next(text for name, text in options.items() if name.lower() == "journal")
         # A relative one would be another in an executor, which runs elsewhere.
         self._address = place_of(given, what="the journal")
+        self._ends = False
+        """Whether this start reads what is there at its first look, and no more."""
         self._until: int | None = None
         self._opened: tuple[Reader, Receiver | None] | None = None
         self._has_told = False
@@ -119,6 +121,8 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_frames
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        if self._opened is None:  # a start that is refused takes nothing from its feed
+            require_unread(self._asked.journal)
         self._tell_promise(after=0)
         return self._reader.initial().offset
 
@@ -130,6 +134,10 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         position = self._at(start)
         reader, receiver = self._open()
+        if self._ends and self._until is None:
+            if receiver is not None:
+                receiver.rest(_SETTLE_S)
+            self._until = reader.newest()
         newest = reader.newest(after=position.segment)
         end = newest if self._until is None else max(position.segment, self._until)
         writer = receiver.opened() if receiver is not None else None
@@ -143,11 +151,11 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_frames
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read up to what is there now: what a receiver inside the job has got until its feed pauses."""
-        reader, receiver = self._open()
-        if receiver is not None:
-            receiver.rest(_SETTLE_S)
-        self._until = reader.newest()
+        """Read up to what is there at the first look: what a receiver inside the job has got until its feed pauses.
+
+        Spark has not said yet where the query goes on, and for one that cannot nothing is taken from the feed.
+        """
+        self._ends = True
 
     @without_frames
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -184,6 +192,8 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _at(self, offset: dict[str, Any]) -> Position:
         position = Position.of(offset)
+        if self._opened is None:  # a start that is refused takes nothing from its feed
+            require_kept(self._asked.journal, position)
         self._tell_promise(position.segment)
         self._reader.require(position)
         return position
@@ -212,7 +222,12 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 receiver.start()
                 writer = receiver.opened()
             durable = (lambda: writer.newest) if receiver is not None else None
-            self._opened = (Reader(asked.journal, durable=durable), receiver)
+            try:
+                self._opened = (Reader(asked.journal, durable=durable), receiver)
+            except BaseException:  # it would go on to take rows for nobody
+                if receiver is not None:
+                    receiver.stop()
+                raise
         reader, receiver = self._opened
         if receiver is not None:
             receiver.require_alive()

@@ -54,6 +54,25 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
         return found
 
 
+def require_unread(journal: Journal) -> Reading | None:
+    """See that no query has read of a journal, and return what one has noted that has only begun; None where none has.
+
+    A checkpoint that was left behind, or that another job has, reads it on: a new one would read the same rows again.
+    Any process; only looks. Raises ``JournalError``.
+    """
+    reading = journal.reading()
+    if reading is None:
+        return None
+    upto = max(reading.upto, reading.named, reading.stood if reading.stood > _beginning(journal) else 0)
+    if upto:
+        raise JournalError(
+            f"the journal {journal.where} was read up to segment {upto} by another query, or on another checkpoint",
+            next_step="start on that checkpoint; or give this query a journal of its own; or, if that query will never "
+            f"run again: onceonly journal drop --reader {shlex.quote(journal.where)}",
+        )
+    return reading
+
+
 def require_kept(journal: Journal, position: Position) -> Reading | None:
     """See that a journal keeps all that follows a position, for its reader, and return who has begun to read it.
 
@@ -78,13 +97,16 @@ def require_kept(journal: Journal, position: Position) -> Reading | None:
             f"the journal {journal.where} was read up to segment {reading.upto} for good, and the query goes on after "
             f"{position.segment}: what lies between is deleted, or will be"
         )
-    kept = journal.numbers(SEGMENTS)
-    first = kept[0] if kept else max(journal.numbers(FOLDS), default=0) + 1
+    kept, folded = journal.numbers(SEGMENTS), max(journal.numbers(FOLDS), default=0)
+    first = kept[0] if kept else folded + 1
     if first > position.segment + 1:
         raise _passed(
             f"the journal {journal.where} keeps no segments before {first}, and the query goes on after "
             f"{position.segment}: what was read was deleted"
         )
+    if (newest := kept[-1] if kept else folded) < position.segment:
+        # Whoever writes it now would give the numbers that this query has read to other rows.
+        raise _went_back(journal, newest, position.segment)
     if position.segment in kept and (reading is None or reading.upto < position.segment):
         require_same(journal, position)
     return reading
@@ -98,8 +120,23 @@ def require_same(journal: Journal, position: Position) -> None:
         raise JournalError(
             f"the journal {journal.where} has another segment {position.segment} than this query has read: it was "
             "restored from an older copy and written on, and what was written since would be passed over",
-            next_step="restore its newest state; or begin on a new checkpoint, which reads what is there, also again",
+            next_step="restore its newest state, which gives up the rows that were taken since; or begin on a new "
+            "checkpoint, which reads what is there, also again",
         )
+
+
+def _beginning(journal: Journal) -> int:
+    """Return the segment after which a journal has all that it keeps."""
+    segments, folded = journal.numbers(SEGMENTS), max(journal.numbers(FOLDS), default=0)
+    return max(segments[0] - 1 if segments else 0, folded)
+
+
+def _went_back(journal: Journal, newest: int, read: int) -> JournalError:
+    return JournalError(
+        f"the journal {journal.where} ends with segment {newest}, and this query has read up to {read}: it was "
+        "restored from an older copy",
+        next_step="restore its newest state; or begin on a new journal and a new checkpoint",
+    )
 
 
 def _passed(what: str) -> JournalError:
@@ -149,25 +186,12 @@ class Reader:
         self._hold.close()
 
     def initial(self) -> Position:
-        """Begin where the journal begins. Idempotent until something was read for good.
+        """Begin where the journal begins. Idempotent until something was read.
 
-        Raises ``JournalError`` where another query has begun to read it.
+        Raises ``JournalError`` where another query has read of it.
         """
-        reading = self._journal.reading()
-        if reading is not None and reading.upto:
-            raise JournalError(
-                f"the journal {self._journal.where} was read up to segment {reading.upto} by another query, or on "
-                "another checkpoint",
-                next_step="start on that checkpoint; or give this query a journal of its own; or, if that query will "
-                f"never run again: onceonly journal drop --reader {shlex.quote(self._journal.where)}",
-            )
-        reading = self._claimed(reading or Reading(reader=uuid.uuid4().hex))
-        segments = self._journal.numbers(SEGMENTS)
-        folds = self._journal.numbers(FOLDS)
-        first = segments[0] - 1 if segments else max(folds, default=0)
-        return Position(
-            journal=self._identity, reader=reading.reader, segment=max(first, max(folds, default=0))
-        )
+        reading = self._claimed(require_unread(self._journal) or Reading(reader=uuid.uuid4().hex))
+        return Position(journal=self._identity, reader=reading.reader, segment=_beginning(self._journal))
 
     def require(self, position: Position) -> None:
         """See once that a query may go on at a position: it is of this journal and reader, and all after it is kept.
@@ -204,11 +228,7 @@ class Reader:
             self._claim.require_newest()
         newest = self._durable() if self._durable is not None else self._looked()
         if newest < after:
-            raise JournalError(
-                f"the journal {self._journal.where} ends with segment {newest}, and this query has read up to {after}: "
-                "it was restored from an older copy",
-                next_step="restore its newest state; or begin on a new journal and a new checkpoint",
-            )
+            raise _went_back(self._journal, newest, after)
         moment = time.monotonic()
         if newest > after:
             self._came_at = moment
