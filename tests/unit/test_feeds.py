@@ -27,11 +27,12 @@ from onceonly.sources.http import feed as http_feed
 from onceonly.sources.http import rows as http_rows
 from onceonly.sources.http.events import Events
 from onceonly.sources.http.feed import retry_after
-from onceonly.sources.journal import Journal, Limits, Writer
+from onceonly.sources.journal import Journal, Limits, Writer, feeds
 from onceonly.sources.journal.feeds import Batch, FeedBrokenError, Gather, table
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.journal.segments import SEGMENTS
 from onceonly.sources.rabbitmq import RabbitFeed
+from onceonly.sources.rabbitmq import feed as rabbit_feed
 from onceonly.sources.socket import SocketFeed
 from onceonly_proof.embedded.ports import free_ports
 
@@ -704,6 +705,82 @@ def test_a_message_may_have_any_bytes_for_names_and_ids(tmp_path: Path) -> None:
         message(rabbit(tmp_path), b"", message_id="")
     with pytest.raises(RecordRefusedError, match="has no header key"):
         message(feed, b"", headers={"key": b""})
+
+
+class Cancelled:
+    """A connection, and its channel, whose server deletes the queue when it has given two messages."""
+
+    is_open = True
+
+    def __init__(self) -> None:
+        self.acknowledged: list[int] = []
+
+    def channel(self) -> Cancelled:
+        return self
+
+    def queue_declare(self, _queue: str, *, passive: bool) -> Any:  # noqa: ANN401  as pika's
+        return SimpleNamespace(method=SimpleNamespace(message_count=2 if passive else 0))
+
+    def basic_qos(self, **_: int) -> None:
+        """As many as one likes."""
+
+    def basic_consume(self, _queue: str, take: Callable[..., None], **_: object) -> None:
+        self._take = take
+
+    def add_on_cancel_callback(self, cancel: Callable[[object], None]) -> None:
+        self._cancel = cancel
+
+    def process_data_events(self, **_: float) -> None:
+        for tag, body in enumerate((b"a", b"b"), 1):
+            method = SimpleNamespace(exchange="", routing_key="q", redelivered=False, delivery_tag=tag)
+            self._take(self, method, SimpleNamespace(message_id=str(tag), headers=None), body)
+        self._cancel(None)
+
+    def basic_ack(self, tag: int, *, multiple: bool) -> None:
+        assert multiple
+        self.acknowledged.append(tag)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_what_a_queue_had_given_when_it_was_deleted_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is nowhere else, whether it was acknowledged or not."""
+    feed, connection = rabbit(tmp_path, linger="60 s"), Cancelled()
+    monkeypatch.setattr(feed._server, "connect", lambda: connection)
+    given = feed.receive(None)
+    batch = next(given)
+    assert batch is not None
+    assert batch.rows.column("value").to_pylist() == [b"a", b"b"]
+    with pytest.raises(FeedBrokenError, match="the queue was deleted or has moved"):
+        next(given)
+    assert connection.acknowledged == [2]
+
+
+def test_a_queue_that_gives_nothing_is_asked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been made anew, and give what it has to the next consumer alone."""
+    monkeypatch.setattr(rabbit_feed, "_ANEW_S", 0.0)
+    feed, connection = rabbit(tmp_path, linger="0 ms"), Cancelled()
+    subscribed: list[object] = []
+
+    def channel() -> Cancelled:
+        subscribed.append(None)
+        return connection
+
+    monkeypatch.setattr(feed._server, "connect", lambda: connection)
+    monkeypatch.setattr(connection, "channel", channel)
+    monkeypatch.setattr(feeds, "FIRST_S", 0.0)
+    given, real = feed.receive(None), connection.process_data_events
+    monkeypatch.setattr(
+        connection, "process_data_events", lambda **told: real(**told) if len(subscribed) > 1 else None
+    )
+    assert next(given) is None
+    batch = next(given)
+    assert batch is not None
+    assert (batch.rows.num_rows, len(subscribed)) == (2, 2)
+    given.close()
 
 
 def test_a_message_without_an_id_that_comes_again_is_known_at_most_once(tmp_path: Path) -> None:

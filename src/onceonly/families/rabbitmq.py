@@ -24,10 +24,12 @@ URI = Option(
 )
 _CONNECT_S: Final = 10.0
 _HEARTBEAT_S: Final = 30
+_FORCED: Final = 320
 _REFUSED: Final = 403
 _MISSING: Final = 404
 _INVALID: Final = 406
 _NOT_ALLOWED: Final = 530
+_NO_HOST: Final = "not found"
 _NO_SUCH = "no queue"
 """The words of one that is not there; the same code is given for one whose node is just starting."""
 
@@ -108,6 +110,11 @@ class Server:
         if isinstance(error, errors.ProbableAccessDeniedError) and (
             f"({_REFUSED})" in told or f"({_NOT_ALLOWED})" in told
         ):
+            if _NO_HOST in told:
+                return ConfigurationError(
+                    f"there is no virtual host {self.virtual_host} at {self.where}",
+                    next_step="see to the option uri, or let its owner make it",
+                )
             return ConfigurationError(
                 f"{self.where} does not let this user into the virtual host {self.virtual_host}",
                 next_step="see to the option uri, or grant the user its rights",
@@ -166,6 +173,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def refuses(error: BaseException, argument: str) -> bool:
     """Say whether a queue refuses an argument of its consumers, as it is of another type."""
     return getattr(error, "reply_code", 0) == _INVALID and argument in getattr(error, "reply_text", "")
+
+
+def is_deleted(error: BaseException) -> bool:
+    """Say whether a server has closed a connection as its virtual host was deleted, and all queues with it."""
+    return getattr(error, "reply_code", 0) == _FORCED and "is deleted" in getattr(error, "reply_text", "")
 
 
 def text_of(value: object) -> str:

@@ -12,8 +12,10 @@ The packages are fetched by ``apt-get download`` and unpacked into the cache.
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
+from onceonly.errors import SetupError
 from onceonly_proof.embedded.debian import unpacked
 from onceonly_proof.embedded.ports import free_ports
 from onceonly_proof.embedded.process import EmbeddedServer, GuardedProcess
@@ -70,15 +72,30 @@ class EmbeddedRabbit(EmbeddedServer):
         """
         if self._process is not None:
             return
-        root = _unpacked()
         self._ports = self._ports or free_ports(3)
-        port, of_node, of_names = self._ports
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "rabbitmq.conf").write_text(_SETTINGS.format(port=port))
+        (self.directory / "rabbitmq.conf").write_text(_SETTINGS.format(port=self.port))
         (self.directory / "plugins").write_text("[].")
-        binaries = root / "usr/lib/erlang/bin"
+        # Its names are kept by a server of their own, which it would leave behind.
+        names = ["epmd", "-address", "127.0.0.1", "-port", str(self._ports[2])]
+        self._names = GuardedProcess([*self._environment(), *names], self._log)
+        self._process = self._launch([*self._environment(), _script("rabbitmq-server")])
+        self._await(self._answers, within_s=_READY_S, poll_s=_POLL_S)
+
+    def control(self, *told: str) -> None:
+        """Do as an operator does with the server's own command, ``rabbitmqctl``. Raises ``SetupError``."""
+        command = [*self._environment(), _script("rabbitmqctl"), *told]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SetupError(
+                f"rabbitmqctl {told[0]} failed: {done.stdout}{done.stderr}", next_step="see to what it says"
+            )
+
+    def _environment(self) -> list[str]:
+        """Return the command that gives its environment, and no other, to what follows."""
+        port, of_node, of_names = self._ports
         environment = {
-            "PATH": f"{binaries}:/usr/bin:/bin",
+            "PATH": f"{_unpacked() / 'usr/lib/erlang/bin'}:/usr/bin:/bin",
             "HOME": str(self.directory),
             "LANG": "C.UTF-8",
             # As under systemd the server is one process, which takes the signals itself.
@@ -98,14 +115,7 @@ class EmbeddedRabbit(EmbeddedServer):
             "ERL_MAX_PORTS": "4096",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         }
-        given = [f"{name}={value}" for name, value in environment.items()]
-        # Its names are kept by a server of their own, which it would leave behind.
-        self._names = GuardedProcess(
-            ["env", "-i", *given, "epmd", "-address", "127.0.0.1", "-port", str(of_names)], self._log
-        )
-        (server,) = root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server")
-        self._process = self._launch(["env", "-i", *given, str(server)])
-        self._await(self._answers, within_s=_READY_S, poll_s=_POLL_S)
+        return ["env", "-i", *(f"{name}={value}" for name, value in environment.items())]
 
     def declare(self, name: str, kind: str) -> None:
         """Make a durable queue that is ``classic``, ``quorum`` or a ``stream``. Idempotent."""
@@ -149,6 +159,11 @@ class EmbeddedRabbit(EmbeddedServer):
         except (pika.exceptions.AMQPError, OSError):
             return False
         return True
+
+
+def _script(name: str) -> str:
+    (found,) = _unpacked().glob(f"usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/{name}")
+    return str(found)
 
 
 def _unpacked() -> Path:

@@ -14,20 +14,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
-from onceonly.families.rabbitmq import Server, quietly, refuses, text_of
+from onceonly.families.rabbitmq import Server, is_deleted, quietly, refuses, text_of
 from onceonly.model import Guarantee
 from onceonly.sources.journal.feeds import Batch, FeedBrokenError, Gather, guarantee_of
 from onceonly.sources.journal.segments import hash_of
 from onceonly.sources.rabbitmq.options import DECLARED, Named
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from onceonly.options import Option
     from onceonly.sources.journal.options import Limits
 
 _NAMELESS: Final = "none:"
 _PRIORITY: Final = "x-priority"
+_ANEW_S: Final = 60.0
+"""After how long without a message the queue is asked anew."""
 
 
 class RabbitFeed:
@@ -94,38 +96,58 @@ class RabbitFeed:
         time.sleep(seconds)
 
     def _consume(self) -> Generator[Batch | None, None, None]:
-        self._connection = connection = self._server.connect()
-        channel = connection.channel()
-        self.awaited = channel.queue_declare(self._queue, passive=True).method.message_count
-        channel.basic_qos(prefetch_count=self._prefetch)
+        self._connection = self._server.connect()
         gather = Gather(self.columns, self._limits)
-        newest = 0
+        newest, heard_at = 0, time.monotonic()
+        cancelled: list[object] = []
 
         def take(_channel: object, method: Any, properties: Any, body: bytes) -> None:  # noqa: ANN401  pika's
-            nonlocal newest
-            newest = method.delivery_tag
+            nonlocal newest, heard_at
+            newest, heard_at = method.delivery_tag, time.monotonic()
             self.awaited -= self.awaited > 0
             gather.add(body, *self._rest_of(method, properties, body))
 
-        cancelled: list[object] = []
-        channel.basic_consume(self._queue, take, arguments={_PRIORITY: 0})
-        channel.add_on_cancel_callback(cancelled.append)
+        channel = self._subscribe(take, cancelled.append)
         early = self.guarantee is Guarantee.AT_MOST_ONCE
         while True:
             if cancelled or not channel.is_open:
                 raise FeedBrokenError(
                     "the server has cancelled the consumer: the queue was deleted or has moved"
                 )
-            connection.process_data_events(time_limit=max(gather.wait_s, 1e-3))
-            if gather.is_due or (gather and len(gather) >= self._prefetch):
+            self._await(gather, cancelled.append)
+            # What a deleted queue has given, it gives no more; of one that has moved it comes again, and is known.
+            if gather and (cancelled or gather.is_due or len(gather) >= self._prefetch):
                 tag, batch = newest, self._suspecting(gather.take())
-                if early:
+                if early and channel.is_open:
                     channel.basic_ack(tag, multiple=True)
                 yield batch
                 if not early:
                     channel.basic_ack(tag, multiple=True)
             elif gather.is_idle:
                 yield None
+                if time.monotonic() - heard_at >= _ANEW_S:
+                    # A quorum queue that is deleted and made anew at once keeps its consumer, and swallows what it
+                    # gives it, to give it to the next one.
+                    channel.close()
+                    channel, heard_at = self._subscribe(take, cancelled.append), time.monotonic()
+
+    def _await(self, gather: Gather, cancel: Callable[[object], None]) -> None:
+        """Take what the server gives for a while. Raises one of its errors, unless all that it gave is here alone."""
+        try:
+            self._connection.process_data_events(time_limit=max(gather.wait_s, 1e-3))
+        except self._server.errors as error:
+            if not gather or not is_deleted(error):
+                raise
+            cancel(error)
+
+    def _subscribe(self, take: Callable[..., None], cancel: Callable[[object], None]) -> Any:  # noqa: ANN401  pika's
+        """Begin to consume, and return the channel on which that is."""
+        channel = self._connection.channel()
+        self.awaited = channel.queue_declare(self._queue, passive=True).method.message_count
+        channel.basic_qos(prefetch_count=self._prefetch)
+        channel.basic_consume(self._queue, take, arguments={_PRIORITY: 0})
+        channel.add_on_cancel_callback(cancel)
+        return channel
 
     def _suspecting(self, batch: Batch) -> Batch:
         """Say which messages may have been here before."""
