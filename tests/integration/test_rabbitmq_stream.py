@@ -233,12 +233,102 @@ def test_a_stream_that_was_made_anew_stops_the_query(rabbit: EmbeddedRabbit, cou
             texts(told, start, end)
 
 
+@pytest.mark.parametrize("count", [3, 30])
+def test_a_stream_that_was_made_anew_before_anything_was_read_is_read_from_its_beginning(
+    rabbit: EmbeddedRabbit, count: int
+) -> None:
+    """What the former one held, nobody can tell; nothing of the new one is passed over."""
+    stream = f"unread-{count}"
+    make(rabbit, stream)
+    told = options(rabbit, stream)
+    start = Planner(told).initial()
+    make(rabbit, stream, range(10))
+    remove(rabbit, stream)
+    make(rabbit, stream, (f"new {n}" for n in range(count)))
+    planner = Planner(told)
+    end = upto(planner, start, count - 1)
+    assert texts(told, start, end) == [f"row new {n}" for n in range(count)]
+    planner.close()
+
+
+@pytest.mark.parametrize("kind", [None, "classic", "quorum"])
+def test_a_stream_that_is_gone_or_became_a_queue_stops_the_query(
+    rabbit: EmbeddedRabbit, kind: str | None
+) -> None:
+    """Whether it runs or begins anew; and the queue keeps what it has."""
+    stream = f"became-{kind}"
+    make(rabbit, stream, range(10))
+    told = options(rabbit, stream)
+    planner = Planner(told)
+    start = planner.initial()
+    end = upto(planner, start, 9)
+    remove(rabbit, stream)
+    if kind is not None:
+        rabbit.declare(stream, kind)
+        with pika.BlockingConnection(pika.URLParameters(rabbit.uri)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.basic_publish("", stream, b"stays")
+    says = f"there is no stream {stream}" if kind is None else "is a queue, and no stream"
+    for work in (
+        lambda: planner.following(end),
+        lambda: Planner(told).following(end),
+        lambda: texts(told, start, end),
+    ):
+        with pytest.raises(ConfigurationError, match=says):
+            work()
+    if kind is not None:
+        with pika.BlockingConnection(pika.URLParameters(rabbit.uri)) as connection:
+            assert connection.channel().basic_get(stream)[2] == b"stays"
+
+
+def test_an_option_that_names_another_stream_is_told(rabbit: EmbeddedRabbit) -> None:
+    """It must not send anybody to a new checkpoint, which would read all again."""
+    make(rabbit, "right", range(5))
+    make(rabbit, "wrong", (f"other {n}" for n in range(9)))
+    end = upto(Planner(options(rabbit, "right")), Planner(options(rabbit, "right")).initial(), 4)
+    with pytest.raises(SourceChangedError, match="or the option stream names another one") as stopped:
+        Planner(options(rabbit, "wrong")).following(end)
+    assert stopped.value.next_step.startswith("name the stream of before")
+    assert Planner(options(rabbit, "right")).following(end) == end
+
+
+@pytest.mark.parametrize("what", ["user", "virtual host"])
+def test_a_user_or_virtual_host_that_is_removed_while_it_runs_is_told(
+    rabbit: EmbeddedRabbit, what: str
+) -> None:
+    name = f"removed-{what[:4]}"
+    rabbit.control("add_vhost", name)
+    rabbit.control("add_user", name, "s3cret")
+    for user in (name, "guest"):
+        rabbit.control("set_permissions", "-p", name, user, ".*", ".*", ".*")
+    uri = f"amqp://{name}:s3cret@127.0.0.1:{rabbit.port}/{name}"
+    with pika.BlockingConnection(pika.URLParameters(uri)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("orders", durable=True, arguments={"x-queue-type": "stream"})
+        channel.confirm_delivery()
+        channel.basic_publish("", "orders", b"row 0")
+    planner = Planner(options(rabbit, "orders", uri=uri))
+    end = upto(planner, planner.initial(), 0)
+    if what == "user":
+        rabbit.control("delete_user", name)
+    else:
+        rabbit.control("delete_vhost", name)
+    says = "does not take the user or the password" if what == "user" else "no virtual host|no stream orders"
+    with pytest.raises(ConfigurationError, match=says) as error:
+        until(lambda: planner.following(end) != end, 30)
+    assert "s3cret" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"stream": "no-such"}, "there is no stream no-such"),
         ({"uri": "amqp://guest:wrong@127.0.0.1:{port}/%2F"}, "does not take the user or the password"),
-        ({"uri": "amqp://guest:guest@127.0.0.1:{port}/nowhere"}, "into the virtual host nowhere"),
+        (
+            {"uri": "amqp://guest:guest@127.0.0.1:{port}/nowhere"},
+            "there is no virtual host nowhere at 127.0.0.1:",
+        ),
         ({"uri": "amqp://guest:guest@no-such-host.invalid"}, "no-such-host.invalid .* has no address"),
     ],
 )

@@ -113,7 +113,7 @@ class Stream:
                     continue
                 told: dict[str, Any] = {
                     "ShardId": shard.name,
-                    "SequenceNumberRange": {"StartingSequenceNumber": "0"},
+                    "SequenceNumberRange": {"StartingSequenceNumber": f"{self.made.timestamp():.0f}"},
                     "HashKeyRange": {"StartingHashKey": str(shard.low), "EndingHashKey": str(shard.high - 1)},
                 }
                 told |= dict(zip(("ParentShardId", "AdjacentParentShardId"), shard.parents, strict=False))

@@ -871,6 +871,21 @@ def test_a_stream_that_was_made_anew_is_noticed(tmp_path: Path) -> None:
         query.plan()
 
 
+def test_a_stream_that_is_made_anew_while_the_query_runs_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a server that takes the iterators of the former one: what that held unread would be lost in silence."""
+    monkeypatch.setattr(planning, "_LIST_S", 0.0)
+    stream = Stream(shards=2)
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    query.drain()
+    fill(stream, range(10, 20))
+    vars(stream).update(vars(Stream(shards=2, at=2_000_000.0)))
+    with pytest.raises(SourceChangedError, match="deleted and made anew while this query ran"):
+        query.plan()
+
+
 def test_a_stream_that_is_throttled_for_good_is_unavailable(tmp_path: Path) -> None:
     stream = Stream()
     fill(stream, range(10))

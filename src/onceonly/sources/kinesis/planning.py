@@ -59,6 +59,8 @@ class Planner:
         self._probes: dict[str, Shard] = {}
         self._at_tip: set[str] = set()
         """Shards of which an ``availableNow`` has seen the newest record."""
+        self._begins: dict[str, str] = {}
+        """With which number each shard begins that was listed in this life: no two streams have the same."""
         self._probed_s = self._listed_s = float("-inf")
         self._listed_at: float | None = None
         """The same by the service's clock."""
@@ -204,10 +206,7 @@ class Planner:
         self._began_s = now
         self._keep(offset.keeps)
         if offset.made and made and made != offset.made:
-            raise SourceChangedError(
-                f"the stream {self._options.stream.where} was deleted and made anew since this query's checkpoint",
-                next_step="start on a new checkpoint; what the old stream held and nobody has read is lost",
-            )
+            raise self._made_anew("since this query's checkpoint, or the option stream names another one")
         if is_held:
             return
         standing, own = self._standing(offset), self._ranges(offset)
@@ -330,15 +329,23 @@ class Planner:
                 ends |= ranges.fix(offset.number, group, Range(start=start, ends=nothing)).ends
             else:
                 ends |= found.ends
-        looked = self._ranges(offset).looked(offset.number, ends) if self._ran != offset.number else None
-        if looked is not None:
-            self._keep(looked.keeps)
-            for name, seen in looked.seen.items():
-                ends[name] = msgspec.structs.replace(ends[name], seen=max(seen, ends[name].seen or 0.0))
+        if self._ran != offset.number:
+            self._take_over(offset, ends)
         self._ends = (offset.number, ends)
         self._since = {name: end.seen for name, end in ends.items() if end.seen is not None}
         self._probes.clear()
         return ends
+
+    def _take_over(self, offset: Offset, ends: dict[str, End]) -> None:
+        """Take the ends of an epoch of an earlier life for its own."""
+        for name, end in ends.items():
+            # No iterator of that life, but the record that was read last shows that the stream is still the same.
+            ends[name] = msgspec.structs.replace(end, next=None)
+        looked = self._ranges(offset).looked(offset.number, ends)
+        if looked is not None:
+            self._keep(looked.keeps)
+            for name, seen in looked.seen.items():
+                ends[name] = msgspec.structs.replace(ends[name], seen=max(seen, ends[name].seen or 0.0))
 
     def _has_news(self, ends: Mapping[str, End]) -> bool:
         """Look whether a shard that was read to its newest record has another one; seldom."""
@@ -364,7 +371,20 @@ class Planner:
         if time.monotonic() - self._told_at > _TELL_S:
             self._look()  # the next life is told which retention this one had
         shards, self._listed_at = listed(self._stream)
+        begins = {
+            name: each["SequenceNumberRange"]["StartingSequenceNumber"] for name, each in shards.items()
+        }
+        if any(self._begins.get(name, at) != at for name, at in begins.items()):
+            raise self._made_anew("while this query ran; some of what the new one has may have been read")
+        self._begins |= begins
         return shards
+
+    def _made_anew(self, when: str) -> SourceChangedError:
+        return SourceChangedError(
+            f"the stream {self._options.stream.where} was deleted and made anew {when}",
+            next_step="name the stream of before, if the option stream was changed; else start on a new checkpoint. "
+            "What the old stream held and nobody has read is lost",
+        )
 
 
 def _parents(shard: Mapping[str, Any]) -> set[str]:

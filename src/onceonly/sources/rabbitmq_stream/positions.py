@@ -72,8 +72,10 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 def made_anew(where: str, what: str) -> SourceChangedError:
     """Make the error of a stream that is another one of the same name; ``what`` is the proof."""
     return SourceChangedError(
-        f"the stream {where} was deleted and made anew since this query's checkpoint: {what}",
-        next_step="start on a new checkpoint; what the old stream held and nobody has read is lost",
+        f"the stream {where} was deleted and made anew since this query's checkpoint, or the option stream names "
+        f"another one: {what}",
+        next_step="name the stream of before, if the option stream was changed; else start on a new checkpoint. What "
+        "the old stream held and nobody has read is lost",
     )
 
 
