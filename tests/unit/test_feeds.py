@@ -310,6 +310,58 @@ def test_no_line_is_left_out_because_those_without_an_id_are_many(monkeypatch: p
     assert names() == names()
 
 
+def warned(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if what in record.getMessage()]
+
+
+def test_lines_of_which_none_has_had_an_id_are_told_of_once(
+    lives: Callable[..., Life], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where the option is misspelt: the server is never told where to go on, and the promise does not hold."""
+    with ScriptedServer([LINES, line(1), line(2)], [LINES, line(3), STALL], http=True) as server:
+        lives("http", server, id="ID", resume="header:Last-Event-ID").values(3)
+    assert "last-event-id" not in server.requests[1]
+    [warning] = warned(caplog, "no line so far has")
+    assert "/rows: no line so far has a text or number in the field ID (option id)" in warning
+    assert "what it sends while nobody listens may be lost" in warning
+
+
+def test_lines_that_came_for_longer_than_a_window_behind_the_last_id_are_told_of(
+    lives: Callable[..., Life], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server is told that id, and sends them again when their names are forgotten."""
+    first = [LINES, line(1), b"{oh\n", WAIT]
+    with ScriptedServer(first, [LINES, b"{ah\n", line(2), WAIT], [LINES, STALL], http=True) as server:
+        life = lives("http", server, id="id", resume="header:Last-Event-ID", window="50 ms")
+        until(lambda: server.connections == 3)
+        life.values(4)
+    [warning] = warned(caplog, "for longer than")
+    assert (
+        "go on after the id 1 before them: those that it sends again and that are older are there twice"
+        in warning
+    )
+    assert warned(caplog, "no line so far has") == []
+
+
+def test_rows_of_a_server_that_counts_its_ids_anew_are_told_of_and_none_is_there_twice(
+    lives: Callable[..., Life], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has forgotten what it had, as after its restart, and gives others the ids of before."""
+    others = [b'{"id": %d, "text": "another"}\n' % number for number in range(1, 5)]
+    with ScriptedServer(
+        [LINES, line(1), line(2), line(3), STALL], [LINES, *others, STALL], http=True
+    ) as server:
+        options = {"id": "id", "resume": "header:Last-Event-ID"}
+        life = lives("http", server, **options)
+        life.values(3)
+        life.receiver.stop()
+        life = lives("http", server, **options)
+        assert life.values(4) == [line(1).strip(), line(2).strip(), line(3).strip(), others[3].strip()]
+        life.receiver.stop()
+    until(lambda: bool(warned(caplog, "left out, as their ids came before (3 since the start)")))
+    assert "if these are others, no two rows may share an id within 600 s (window)" in caplog.text
+
+
 def test_a_last_line_that_is_whole_needs_no_end(lives: Callable[..., Life]) -> None:
     """As of a server that joins its lines; what is cut off is no JSON object."""
     second = [LINES, line(3), line(4)[:-3]]

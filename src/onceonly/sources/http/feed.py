@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 import time
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from onceonly.options import Option
     from onceonly.sources.journal.options import Limits
+
+log = logging.getLogger("onceonly")
 
 _CONNECT_S: Final = 10.0
 _EVENTS: Final = "text/event-stream"
@@ -58,6 +61,7 @@ class HttpFeed:
         self._headers = headers_of(options)
         self._limits = limits
         self._was_connected = False
+        self._has_told = False
         self._client, url = _httpx_of(self._url)
         self.of = f"{url.scheme}://{url.netloc.decode().rpartition('@')[2]}{url.path}"
         self.guarantees: tuple[Guarantee, ...] = (
@@ -104,6 +108,8 @@ class HttpFeed:
                             read.take(line, gather)
                 except (FeedBrokenError, OnceonlyError) as error:
                     broken = _ended(read, error, lines.rest, gather)
+                if isinstance(read, Lines):
+                    self._tell_nameless(read, is_over=broken is not None)
                 if gather and (gather.is_due or broken is not None):
                     # Also where its server is not told: a later start may tell it.
                     yield gather.take(read.last if read is not None else None)
@@ -124,6 +130,28 @@ class HttpFeed:
                 "journal",
             )
         return Lines(mark, self._field, self.of, content)
+
+    def _tell_nameless(self, read: Lines, *, is_over: bool) -> None:
+        """Say for which lines exactly once does not hold, as no id tells the server to go on after them."""
+        since = read.nameless_since
+        if since is None or self.guarantee is not Guarantee.EXACTLY_ONCE:
+            return
+        window_s = self._limits.window_s
+        if read.last is None and not self._has_told:
+            self._has_told = True
+            log.warning(
+                "%s: no line so far has a text or number in the field %s (option id), so its server cannot be told "
+                "where to go on: what it sends while nobody listens may be lost, and what it sends again after %g s "
+                "(window) is there twice.",
+                self.of, self._field, window_s,
+            )  # fmt: skip
+        elif read.last is not None and is_over and time.monotonic() - since > window_s:
+            log.warning(
+                "%s: lines have had no text or number in the field %s (option id) for longer than %g s (window). Its "
+                "server is told to go on after the id %s before them: those that it sends again and that are older "
+                "are there twice.",
+                self.of, self._field, window_s, read.last,
+            )  # fmt: skip
 
     async def _chunks(self, mark: str | None) -> AsyncGenerator[Any, None]:
         """Give the type of the content, and then bytes. Raises as ``receive``."""

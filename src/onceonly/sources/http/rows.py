@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +53,8 @@ class Lines:
 
     def __init__(self, mark: str | None, field: str | None, of: str, content: str) -> None:
         self.last = mark
+        self.nameless_since: float | None = None
+        """Since when lines have no id, by this machine's clock that nobody sets; None where the last one has one."""
         self._field = field
         self._of = of
         self._content = content
@@ -72,8 +75,9 @@ class Lines:
             found = id_of(line, self._field)
             if found is None:
                 found = self._nameless.name(line, self.last)
+                self.nameless_since = self.nameless_since or time.monotonic()
             else:
-                self.last = found
+                self.last, self.nameless_since = found, None
         gather.add(line, found, None)
 
     def end(self, rest: bytes, gather: Gather, *, is_all: bool) -> None:
