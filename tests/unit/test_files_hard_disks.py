@@ -1,52 +1,26 @@
-"""Full and read-only disks, made by the kernel in a mount namespace of its own; nothing is left mounted."""
+"""The files sink on full and read-only disks of the kernel's own."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-SCRIPT = """
-import subprocess, sys
-sys.path[:0] = {path!r}
-from pathlib import Path
+from tests.unit import hard_disks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BENCH = """
 import pyarrow as pa
 from tests.unit.files_bench import Files, rows
 from onceonly import files
-from onceonly.errors import OnceonlyError
 
-# What is named whole is not looked up: the options that it has are those of whoever is root outside.
-def mount(*arguments):
-    subprocess.run(["mount", *arguments], check=True)
-
-def refused(action):
-    try:
-        action()
-    except OnceonlyError as error:
-        return f"{{type(error).__name__}} {{error}}"
-    raise SystemExit("nothing was refused")
-
-disk = Path({folder!r})
-mount("-t", "tmpfs", "-o", "size=1m", "none", str(disk))
-bench = Files(disk / "out", {{"compression": "none"}})
+bench = Files(disk / "out", {"compression": "none"})
 """
 
 
 def in_namespace(folder: Path, script: str) -> list[str]:
-    """Run a script as the root of a mount namespace, which any user of Linux may have; give what it prints."""
-    head = SCRIPT.format(path=[str(Path(__file__).parents[2])], folder=str(folder))
-    ask = [
-        "unshare",
-        "--mount",
-        *(["--map-root-user"] if os.geteuid() else []),
-        sys.executable,
-        "-c",
-        head + script,
-    ]
-    done = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    """Run a script that has a sink on such a disk; give what it prints."""
+    return hard_disks.in_namespace(folder, BENCH + script)
 
 
 def test_a_full_disk_while_writing_is_a_typed_error_and_the_next_try_goes_on(tmp_path: Path) -> None:
