@@ -10,7 +10,7 @@ import uuid
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -37,6 +37,8 @@ from onceonly_proof.embedded.redis import EmbeddedRedis
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from onceonly.model import Handle
 
 
 pytestmark = pytest.mark.integration
@@ -637,3 +639,99 @@ def _error(action: Callable[[], object]) -> OnceonlyError:
     with pytest.raises(OnceonlyError) as raised:
         action()
     return raised.value
+
+
+# --- a server without room --------------------------------------------------------------------------------------
+
+
+End: TypeAlias = "Callable[[Any, EmbeddedRedis], Callable[[], None]]"
+"""Takes a server's room away; gives what makes some again."""
+
+
+def is_full(raw: Any, server: EmbeddedRedis) -> Callable[[], None]:  # noqa: ANN401  the client
+    raw.execute_command("CONFIG", "SET", "maxmemory", str(raw.info("memory")["used_memory"] + 200_000))
+    return lambda: raw.execute_command("CONFIG", "SET", "maxmemory", "0")
+
+
+def cannot_save(raw: Any, server: EmbeddedRedis) -> Callable[[], None]:  # noqa: ANN401  as above
+    """Let it save itself where it cannot, as on a full disk: something is in the place of its dump."""
+    dump = server.directory / "dump.rdb"
+    dump.mkdir()
+    (dump / "in the way").touch()
+    raw.execute_command("CONFIG", "SET", "save", "3600 1000000")
+    raw.bgsave()
+    wait_for(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")
+
+    def save() -> None:
+        shutil.rmtree(dump)
+        raw.bgsave()
+        wait_for(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "ok")
+
+    return save
+
+
+@pytest.mark.parametrize(
+    ("end", "what", "remedy"),
+    [
+        (is_full, "has used up its maxmemory and throws nothing away", "give it more memory"),
+        (cannot_save, "could not write its own disk, and takes no rows", "make room there"),
+    ],
+)
+def test_a_server_without_room_gets_the_rest_of_an_epoch_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: End, what: str, remedy: str
+) -> None:
+    monkeypatch.setattr(target, "ROWS_MAX", 10)
+    monkeypatch.setattr(target, "_SCRIPTS_MAX", 1)
+    some = rows(**{f"k{number}": "x" * 10_000 for number in range(100)})
+    with EmbeddedRedis() as server, closing(client.Redis.from_url(server.url)) as raw:
+        bench = Bench(server, tmp_path)
+        bench.committed(rows(k1="before"))
+        handle = bench.staged(some, epoch=1)
+        driver = bench.sink()
+        driver.rehearse([handle], {})
+        mend = end(raw, server)
+        for _ in range(2):
+            error = _error(lambda: driver.commit(handle))
+            assert isinstance(error, UnavailableError)
+            assert what in error.what
+            assert remedy in error.next_step
+            assert "goes on by itself" in error.next_step
+        assert len(bench.seen()) < 100
+        mend()
+        assert driver.commit(handle) == Committed()
+        assert driver.commit(handle) == AlreadyCommitted()
+        assert bench.seen() == dict.fromkeys(some["key"].to_pylist(), "x" * 10_000)
+        bench.close()
+
+
+@pytest.mark.parametrize(
+    ("end", "what"), [(is_full, "used up its maxmemory"), (cannot_save, "could not write its own disk")]
+)
+def test_a_server_without_room_is_told_of_before_the_first_record_and_to_executors(
+    tmp_path: Path, end: End, what: str
+) -> None:
+    with EmbeddedRedis() as server, closing(client.Redis.from_url(server.url)) as raw:
+        bench = Bench(server, tmp_path)
+        context = bench.context(early=True)
+        mend = end(raw, server)
+        if end is is_full:
+            raw.execute_command("CONFIG", "SET", "maxmemory", "1")
+        error = said(bench)
+        assert isinstance(error, UnavailableError)
+        assert what in error.what
+        sink = bench.sink()
+
+        def write() -> Handle | None:
+            attempt = sink.begin_transaction(context)
+            sink.write(attempt, rows(a="1"))
+            return sink.pre_commit(attempt)
+
+        error = _error(write)
+        assert isinstance(error, UnavailableError | WriteFailedError)
+        assert what in error.what
+        mend()
+        handle = write()
+        assert handle is not None
+        assert sink.commit(handle) == Committed()
+        assert bench.seen() == {"a": "1"}
+        bench.close()

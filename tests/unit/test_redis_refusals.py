@@ -24,7 +24,11 @@ REDIS_6 = "Error running script (call to f_c25830ed): @user_script:18: @user_scr
             "used up its maxmemory",
         ),
         ("-READONLY You can't write against a read only replica.", UnavailableError, "has become a replica"),
-        ("-MISCONF Redis is configured to save RDB snapshots", UnavailableError, "does not answer"),
+        (
+            "-MISCONF Redis is configured to save RDB snapshots",
+            UnavailableError,
+            "could not write its own disk",
+        ),
         (
             "The user executing the script can't run this command",
             ConfigurationError,
@@ -57,4 +61,6 @@ def test_what_redis_6_refuses_a_script_is_understood(
     ],
 )
 def test_what_passes_by_itself_is_asked_again(error: Exception) -> None:
-    assert meaning(error, OPTIONS).restartable
+    found = meaning(error, OPTIONS)
+    assert found.restartable
+    assert "does not answer" not in found.what

@@ -36,16 +36,6 @@ def meaning(error: Exception, options: RedisOptions) -> OnceonlyError:
             f"{where} has become a node of a cluster",
             next_step="start the query again",
         )
-    elif isinstance(error, e.OutOfMemoryError) or said.startswith("OOM"):
-        found = UnavailableError(
-            f"{where} has used up its maxmemory and throws nothing away, so that it takes no rows",
-            next_step="give it more memory, or remove what nobody needs; the query goes on by itself then",
-        )
-    elif isinstance(error, e.ReadOnlyError) or said.startswith("READONLY"):
-        found = UnavailableError(
-            f"{where} has become a replica, which takes no writes",
-            next_step="name its primary in the option url, if it stays one",
-        )
     elif "CERTIFICATE_VERIFY_FAILED" in said or "certificate verify failed" in said:
         found = ConfigurationError(
             f"the certificate of {where} is not trusted: {said}",
@@ -56,18 +46,10 @@ def meaning(error: Exception, options: RedisOptions) -> OnceonlyError:
             f"{where} has something else under the key of a row than a hash, which is somebody else's",
             next_step="remove or rename it, or set the option prefix",
         )
-    elif isinstance(error, e.ClusterDownError) and not isinstance(error, e.MasterDownError):
-        found = UnavailableError(
-            f"the cluster of {where} has no primary for some slots: {said}",
-            next_step="see to the primary that is down, or let a replica take over; the query goes on by itself then",
-        )
     elif isinstance(error, e.ResponseError) and not _passes(error, said):
         found = ConfigurationError(f"{where} refuses: {said}", next_step="see what it says, and its log")
     else:
-        found = UnavailableError(
-            f"{where} does not answer: {type(error).__name__}: {said}",
-            next_step="see whether it runs and can be reached; rows that it has are not written twice",
-        )
+        found = _passing(error, where, said)
     return found
 
 
@@ -75,6 +57,42 @@ def _passes(error: Exception, said: str) -> bool:
     """Say whether a refusal may pass by itself. The client takes its word away where it has a class for it."""
     from redis import exceptions as e
 
-    return isinstance(
-        error, e.ClusterDownError | e.MasterDownError | e.TryAgainError | e.NoScriptError
-    ) or said.startswith(("BUSY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF"))
+    classes = e.ClusterDownError | e.MasterDownError | e.TryAgainError | e.NoScriptError
+    words = ("BUSY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF", "OOM", "READONLY")
+    return isinstance(error, classes | e.OutOfMemoryError | e.ReadOnlyError) or said.startswith(words)
+
+
+def _passing(error: Exception, where: str, said: str) -> UnavailableError:
+    """Return what an answer means that may be another one later."""
+    from redis import exceptions as e
+
+    if isinstance(error, e.OutOfMemoryError) or said.startswith("OOM"):
+        return UnavailableError(
+            f"{where} has used up its maxmemory and throws nothing away, so that it takes no rows",
+            next_step="give it more memory, or remove what nobody needs; the query goes on by itself then",
+        )
+    if said.startswith("MISCONF"):
+        return UnavailableError(
+            f"{where} could not write its own disk, and takes no rows until it can: {said}",
+            next_step="make room there, or see what its log says of that disk, and have it try again (BGSAVE); the "
+            "query goes on by itself then",
+        )
+    if isinstance(error, e.ReadOnlyError) or said.startswith("READONLY"):
+        return UnavailableError(
+            f"{where} has become a replica, which takes no writes",
+            next_step="name its primary in the option url, if it stays one",
+        )
+    if isinstance(error, e.ClusterDownError) and not isinstance(error, e.MasterDownError):
+        return UnavailableError(
+            f"the cluster of {where} has no primary for some slots: {said}",
+            next_step="see to the primary that is down, or let a replica take over; the query goes on by itself then",
+        )
+    if isinstance(error, e.ResponseError | e.BusyLoadingError):
+        return UnavailableError(
+            f"{where} does not do now what the sink asks: {said}",
+            next_step="see what it says, if that lasts; the query goes on by itself when it does",
+        )
+    return UnavailableError(
+        f"{where} does not answer: {type(error).__name__}: {said}",
+        next_step="see whether it runs and can be reached; rows that it has are not written twice",
+    )

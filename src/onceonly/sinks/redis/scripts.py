@@ -92,6 +92,10 @@ return {{}}
 and that."""
 
 TRY = """
+local without = redis.pcall('HINCRBY', KEYS[1], '1', 'x')
+if string.find(without['err'], 'OOM', 1, true) then
+  return without
+end
 redis.call('DEL', KEYS[1])
 local wrong
 for _, word in ipairs({
@@ -105,7 +109,8 @@ redis.call('DEL', KEYS[1])
 return wrong or {}
 """
 """Key: one that nobody has. Does what the other scripts do, takes it back, and gives the first refusal: of a right that
-is lacking they would hear when an epoch is decided already."""
+is lacking they would hear when an epoch is decided already. It begins with what a server without memory refuses, and
+what changes nothing, as no number is added: once it has written, all else is let through."""
 
 ALLOWED = """
 for _, word in ipairs({
