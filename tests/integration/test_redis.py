@@ -715,7 +715,7 @@ def test_a_server_without_room_is_told_of_before_the_first_record_and_to_executo
         context = bench.context(early=True)
         mend = end(raw, server)
         if end is is_full:
-            raw.execute_command("CONFIG", "SET", "maxmemory", "1")
+            raw.config_set("maxmemory", "1")
         error = said(bench)
         assert isinstance(error, UnavailableError)
         assert what in error.what

@@ -203,7 +203,7 @@ def test_a_start_that_is_refused_takes_nothing_from_its_feed(tmp_path: Path, wro
 def test_a_start_whose_journal_another_query_reads_leaves_no_receiver_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(Reader.__init__.__kwdefaults__, "wait_s", 0)
+    monkeypatch.setitem(Reader.__init__.__kwdefaults__ or {}, "wait_s", 0)
     with ScriptedServer([EVENTS, STALL], http=True) as server:
         options = {"url": f"http://127.0.0.1:{server.port}/", "resume": "header:Last-Event-ID"}
         of = ask("http", {"journal": str(tmp_path), **options}).feed.of
