@@ -15,9 +15,9 @@ import kinesis_job
 import pytest
 import spark_log
 from botocore.exceptions import BotoCoreError, ClientError
-from standalone import Standalone
 
 from onceonly_proof.embedded.kinesis import EmbeddedKinesis
+from onceonly_proof.embedded.standalone import Standalone
 from onceonly_proof.handover import until
 from ways import spark  # noqa: F401  a fixture
 

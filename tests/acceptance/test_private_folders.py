@@ -18,7 +18,6 @@ import psutil
 import pyspark
 import pytest
 from harness import open_transactions
-from standalone import Standalone
 from test_executors import executor_of
 
 import onceonly
@@ -26,6 +25,7 @@ import onceonly_proof
 from onceonly.jars.locked import ensure_jars, spark_jars
 from onceonly.spark.processes.start import FOLDER
 from onceonly_proof.embedded.s3 import EmbeddedS3
+from onceonly_proof.embedded.standalone import Standalone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

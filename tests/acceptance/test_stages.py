@@ -11,8 +11,9 @@ import pytest
 import spark_log
 from audits import assert_clean
 from harness import TEXTS
-from standalone import Standalone
 from test_executors import executor_of
+
+from onceonly_proof.embedded.standalone import Standalone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

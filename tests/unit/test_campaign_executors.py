@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -13,9 +14,10 @@ import psutil
 import pytest
 from tests.unit.test_campaign_matrix import one
 
-from onceonly_proof.campaign import lives, page, result, session
+from onceonly_proof.campaign import lives, page, result, session, speculating
 from onceonly_proof.campaign.classes import jars
 from onceonly_proof.campaign.lives import Life, Lives
+from onceonly_proof.embedded.standalone import Standalone
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +58,9 @@ def test_a_life_is_told_how_many_executors_and_where_they_work(
     monkeypatch.setattr(lives, "JobProcess", Started)
     Lives(tmp_path / "a", {}, cast("Any", Classes()), executors=2).warm()
     Lives(tmp_path / "b", {}, cast("Any", Classes())).warm()
-    (command, env), (others, other) = started
+    Lives(tmp_path / "c", {}, cast("Any", Classes()), executors=2, speculation=True).warm()
+    (command, env), (others, other), (third, _) = started
+    assert ["--speculation" in each for each in (command, others, third)] == [False, False, True]
     assert {"--executors=2", "--java="} <= set(command)
     assert {"--executors=0", "--java=archive"} <= set(others)
     home = tmp_path / "a" / "life-1" / "home"
@@ -88,6 +92,55 @@ def test_an_executor_dies_with_all_that_it_has_started(is_executor: bool, tmp_pa
             if psutil.pid_exists(worker.pid):
                 worker.kill()
     assert not Life(tmp_path, cast("Any", None), cast("Any", None)).kill_executor(worker.pid)
+
+
+def test_a_job_whose_tasks_have_second_attempts_runs_on_a_cluster_of_several_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark starts none on the host of the first."""
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(session, "local_session", lambda _, **given: asked.update(given))
+    monkeypatch.setattr(session, "spark_jars", lambda: "")
+    cluster = Standalone(tmp_path / "cluster", speculating.hosts(2))
+    cluster.url = "spark://127.0.0.1:7"
+    session.session(tmp_path, executors=2, cluster=cluster)
+    assert asked["master"] == cluster.url
+    assert (asked["conf"]["spark.speculation"], asked["conf"]["spark.cores.max"]) == ("true", "2")
+    assert asked["conf"]["spark.eventLog.dir"] == str(tmp_path / "spark-log")
+    assert speculating.hosts(2) == ["127.0.0.1", "127.0.0.2"]
+
+
+def test_second_attempts_are_counted_as_spark_has_written_them_down(tmp_path: Path) -> None:
+    """Also of a driver that was killed as it wrote."""
+    assert speculating.second_attempts(tmp_path) == 0
+    log = tmp_path / "spark-log"
+    log.mkdir()
+
+    def event(kind: str, *, second: bool) -> str:
+        return json.dumps({"Event": kind, "Stage ID": 1, "Task Info": {"Task ID": 3, "Speculative": second}})
+
+    told = [
+        event("SparkListenerTaskStart", second=False),
+        event("SparkListenerTaskStart", second=True),
+        event("SparkListenerTaskEnd", second=True),
+        json.dumps({"Event": "Another", "said": "SparkListenerTaskStart"}),
+        event("SparkListenerTaskStart", second=True)[:-9],
+    ]
+    (log / "app-1.inprogress").write_text("\n".join(told))
+    assert speculating.second_attempts(tmp_path) == 1
+
+
+def test_a_round_on_such_a_cluster_proves_nothing_without_a_second_attempt() -> None:
+    found = msgspec.structs.replace(one(), executors=2, speculation=True)
+    assert " --executors 2 --speculation" in found.command
+    assert "--speculation" not in one().command
+    assert found.verdict == "inconclusive"
+    assert "Spark started no second attempt of a task" in found.doubts[0]
+    some = msgspec.structs.replace(found, second_attempts=3)
+    assert (some.verdict, one().verdict) == ("clean", "clean")
+    drawn = page.draw(result.fold([one(1), some], seed=1, machine={}, versions={}))
+    assert drawn.count("--executors 2 --speculation --crashes") == 1
+    assert "3 second attempts" in drawn
 
 
 def test_a_round_says_how_many_executors_a_job_had() -> None:

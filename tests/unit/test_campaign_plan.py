@@ -189,6 +189,22 @@ def test_within_thirty_crashes_executors_have_died_at_each_of_their_points() -> 
             assert {f"kill executor at {point}" for point in points} <= found
 
 
+def test_tasks_are_held_where_spark_starts_second_attempts_of_them() -> None:
+    def held(source: str, *, speculation: bool) -> set[str]:
+        plans = [
+            plan_round(1, number, "files", source=source, executors=True, speculation=speculation)
+            for number in ROUNDS
+        ]
+        faults = [blow.fault for plan in plans for blow in plan.blows]
+        return {each.name for each in faults if isinstance(each, Pause) and each.seconds > 1.5}
+
+    slots = {f"pause {name}" for name in failpoints.EVERYWHERE if name.startswith("slot.")}
+    ranges = {f"pause {name}" for name in failpoints.OF_RANGES}
+    for source in ("kafka", "rabbitmq-stream", "kinesis"):
+        assert held(source, speculation=False) == set()
+        assert held(source, speculation=True) == slots | (ranges if source == "kinesis" else set())
+
+
 def test_one_of_each_kind_is_one_of_each_kind() -> None:
     for number in ROUNDS:
         plan = plan_round(1, number, "kafka+files", each=True)

@@ -242,7 +242,7 @@ def test_a_failed_write_leaves_the_former_report(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"version": 7, "new": []}', "result.json has format 7, written by a newer onceonly"),
+        (b'{"version": 8, "new": []}', "result.json has format 8, written by a newer onceonly"),
         (b'{"version": 1}', "result.json is not a whole report"),
         (b'{"version": 1, "verd', "result.json is not a whole report"),
         (b"\xff", "result.json is not a whole report"),

@@ -15,6 +15,7 @@ from rich.console import Console
 from onceonly import cli
 from onceonly.errors import ConfigurationError
 from onceonly_proof.campaign import result, run
+from onceonly_proof.campaign.faults import Pause
 from onceonly_proof.campaign.result import Round
 from onceonly_proof.campaign.run import CampaignOptions, run_campaign
 from onceonly_proof.campaign.targets import KEYED, SERVED, TARGETS
@@ -59,6 +60,7 @@ class Rounds:
     wanted: list[int | None] = field(default_factory=list)
     traced: list[bool] = field(default_factory=list)
     executors: list[tuple[int, int, bool]] = field(default_factory=list)
+    speculating: list[tuple[bool, bool, bool]] = field(default_factory=list)
 
     def __call__(
         self, arena: Arena, plan: Plan, guarantee: Guarantee, *, crashes_max: int | None
@@ -68,6 +70,8 @@ class Rounds:
         self.traced.append(arena.trace)
         die = any("executor" in blow.fault.name for blow in plan.blows)
         self.executors.append((arena.executors, arena.lives.executors, die))
+        held = any(isinstance(blow.fault, Pause) and blow.fault.seconds > 1.5 for blow in plan.blows)
+        self.speculating.append((arena.speculation, arena.lives.speculation, held))
         folder = arena.folder / f"round-{plan.number}"
         folder.mkdir()
         if len(self.run) == self.interrupt_at:
@@ -162,6 +166,17 @@ def test_jobs_have_the_executors_that_are_asked_for(rounds: Rounds) -> None:
     for count in (0, 2):
         run_campaign(CampaignOptions(crashes=1, executors=count, connectors=("files",)), CONSOLE)
     assert rounds.executors == [(0, 0, False), (2, 2, True)]
+
+
+def test_tasks_have_second_attempts_where_that_is_asked(rounds: Rounds) -> None:
+    for asked in (False, True):
+        options = CampaignOptions(crashes=1, executors=2, speculation=asked, connectors=("files",))
+        run_campaign(options, CONSOLE)
+    assert rounds.speculating == [(False, False, False), (True, True, True)]
+    for count in (0, 1):
+        with pytest.raises(ConfigurationError, match="no second attempt of a task on the host") as refused:
+            run_campaign(CampaignOptions(crashes=1, executors=count, speculation=True), CONSOLE)
+        assert "--executors 2" in refused.value.next_step
 
 
 def test_one_round_can_be_run_again_alone(rounds: Rounds) -> None:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import argparse
 import logging
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 import onceonly
-from onceonly_proof.campaign import queries
+from onceonly_proof.campaign import queries, speculating
 from onceonly_proof.campaign.session import keep_running, say_ready, session, texts
 from onceonly_proof.campaign.targets.keyed import SEQUENCE
 from onceonly_proof.campaign.task import CONF, ERROR, SPARK, STOP, TASK, Task
+from onceonly_proof.embedded.standalone import Standalone
 from onceonly_proof.parent import die_with_parent, end_with
 
 if TYPE_CHECKING:
@@ -108,12 +110,29 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--java", default="")
     parser.add_argument("--executors", type=int, default=0)
+    parser.add_argument("--speculation", action="store_true")
     args = parser.parse_args()
     folder: Path = args.folder
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     conf = msgspec.json.decode((folder / CONF).read_bytes(), type=dict[str, str])
-    # What it is told beside what all are is how to reach the store of its checkpoint.
-    spark = session(folder, java=args.java, conf=conf, local_checkpoints=not conf, executors=args.executors)
+    with ExitStack() as close:
+        cluster = None
+        if args.speculation:
+            cluster = close.enter_context(Standalone(folder / "cluster", speculating.hosts(args.executors)))
+        spark = session(
+            folder,
+            java=args.java,
+            conf=conf,
+            # What it is told beside what all are is how to reach the store of its checkpoint.
+            local_checkpoints=not conf,
+            executors=args.executors,
+            cluster=cluster,
+        )
+        run(spark, folder)
+
+
+def run(spark: SparkSession, folder: Path) -> None:
+    """Say that a task can be given, and run the one that is."""
     say_ready(spark, folder)
     while not (folder / TASK).exists():
         if (folder / STOP).exists():

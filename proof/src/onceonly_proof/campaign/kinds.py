@@ -88,7 +88,7 @@ class Kind:
     one in which it is drawn, empty for any. ``served`` is for a checkpoint on a store whose servers can die, ``folder``
     for one in a folder, beside which files are in one. ``sources`` are those that it is of, empty for any; ``broker``
     says that it needs one that is read or written, ``rows`` that every epoch has to write some, as it does without
-    windows, and ``executors`` that these are processes of their own.
+    windows, ``executors`` that these are processes of their own, and ``speculation`` that each has a host.
     """
 
     draw: Draw
@@ -103,6 +103,7 @@ class Kind:
     broker: bool = False
     rows: bool = False
     executors: bool = False
+    speculation: bool = False
 
 
 def in_one_process(connector: str) -> bool:
@@ -290,6 +291,22 @@ KINDS: dict[str, Kind] = {
         points=lambda _: failpoints.OF_RANGES,
         dear=True,
         executors=True,
+        sources=way.RANGED,
+    ),
+    # For long enough that Spark starts a second attempt, which may be through before the first goes on, or not.
+    "hold task": Kind(
+        draw=lambda draw, point: Pause(point=point, nth=_nth(draw, point), seconds=draw.uniform(1.0, 5.0)),
+        weight=20,
+        points=lambda _: _SLOTS,
+        executors=True,
+        speculation=True,
+    ),
+    "hold task at ranges": Kind(
+        draw=lambda draw, point: Pause(point=point, nth=_nth(draw, point), seconds=draw.uniform(1.0, 5.0)),
+        weight=8,
+        points=lambda _: failpoints.OF_RANGES,
+        executors=True,
+        speculation=True,
         sources=way.RANGED,
     ),
     "kill at letters": Kind(

@@ -102,6 +102,8 @@ class Lives:
     """What its session is told beside what all are."""
     executors: int = 0
     """How many executors each has in processes of their own; none for threads of the driver."""
+    speculation: bool = False
+    """Whether each of these has a host of its own, and Spark starts second attempts of slow tasks."""
     early: bool = True
     """Whether Spark's daemons import what workers need before they fork the first."""
     count: int = 0
@@ -145,7 +147,10 @@ class Lives:
         put(folder / CONF, msgspec.json.encode(self.conf))
         command = [sys.executable, "-W", "ignore", "-m", "onceonly_proof.campaign.job", str(folder)]
         process = JobProcess.start(
-            [*command, f"--java={java}", f"--executors={self.executors}"],
+            [
+                *(*command, f"--java={java}", f"--executors={self.executors}"),
+                *(["--speculation"] if self.speculation else []),
+            ],
             log=folder / "job.log",
             env={
                 **self.env,

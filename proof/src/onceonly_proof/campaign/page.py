@@ -153,6 +153,7 @@ def _tell(each: Round) -> str:
     lines = [
         f"{each.name} · {each.way}, {each.promise}{each.query and f', {each.query}'} · {each.verdict}",
         f"{n(each.crashes, 'crash')}, {n(each.rows, 'row')}, {n(each.epochs, 'epoch')} in {each.seconds:.0f} s",
+        *([n(each.second_attempts, "second attempt")] if each.speculation else []),
         f"fired: {listed(each.faults) or 'none'}",
         *([f"found: {listed(each.anomalies)}"] if sum(each.anomalies.values()) else []),
         *each.doubts,
@@ -161,11 +162,11 @@ def _tell(each: Round) -> str:
 
 
 def _again(result: Result) -> str:
-    calls: dict[tuple[int, str, bool, str, str, str, int], list[Round]] = {}
+    calls: dict[tuple[int, str, bool, str, str, str, int, bool], list[Round]] = {}
     for each in result.rounds:
         name = (
             *(each.seed, each.guarantee, each.dear, each.visible),
-            *(each.source, each.other_query, each.executors),
+            *(each.source, each.other_query, each.executors, each.speculation),
         )
         calls.setdefault(name, []).append(each)
     lines = "\n".join(_call(rounds) for _, rounds in sorted(calls.items()))
@@ -183,6 +184,7 @@ def _call(rounds: list[Round]) -> str:
         *([f"--source {rounds[0].source}"] if rounds[0].source else []),
         *([f"--query {rounds[0].other_query}"] if rounds[0].other_query else []),
         *([f"--executors {rounds[0].executors}"] if rounds[0].executors else []),
+        *(["--speculation"] if rounds[0].speculation else []),
         f"--crashes {sum(each.crashes for each in rounds)} --seed {rounds[0].seed}",
         *([] if rounds[0].dear else ["--no-dear"]),
         "--json result.json --html result.html",

@@ -76,13 +76,15 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
     dies: bool = True,
     source: str = KAFKA,
     executors: bool = False,
+    speculation: bool = False,
     early: bool = False,
 ) -> Plan:
     """Draw a round. ``dear`` takes in the faults that cost seconds instead of one; ``each`` is one of every kind.
 
     ``query`` is drawn, too, where it is not given, for what is exactly once. ``served`` says that the checkpoint is on
     a store that has servers, ``dies`` that these can be killed, ``executors`` that they are processes of their own,
-    ``early`` that rows by key are seen before they are decided.
+    ``speculation`` that Spark starts second attempts there, ``early`` that rows by key are seen before they are
+    decided.
     """
     is_kafka = source == KAFKA
     if not query:
@@ -102,6 +104,7 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         and kind.query in {"", query}
         and (not kind.sources or source in kind.sources)
         and (executors or not kind.executors)
+        and (speculation or not kind.speculation)
         and not (kind.rows and query == queries.WINDOW)
         and (not kind.broker or is_kafka or "kafka" in connector.split("+"))
         and kind.points(connector)

@@ -12,7 +12,7 @@ from onceonly.errors import OnceonlyError
 from onceonly_proof import traces
 from onceonly_proof.auditor import judge
 from onceonly_proof.auditor.log import replayed
-from onceonly_proof.campaign import queries, result, watch, windows
+from onceonly_proof.campaign import queries, result, speculating, watch, windows
 from onceonly_proof.campaign.keeping import keep, remove
 from onceonly_proof.campaign.making import make_task
 from onceonly_proof.campaign.result import Round
@@ -124,6 +124,10 @@ def run_round(
         looks=reader.looks(),
         asked=reader.asked(),
         executors=arena.executors,
+        speculation=arena.speculation,
+        second_attempts=sum(
+            speculating.second_attempts(life.folder) for life in scene.lives if arena.speculation
+        ),
     )
     if done.verdict == "clean":
         remove(arena, scene, folder)

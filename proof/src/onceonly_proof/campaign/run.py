@@ -16,7 +16,7 @@ from onceonly.model import Guarantee
 from onceonly.settings.registry import find, load
 from onceonly.words import n
 from onceonly_proof.campaign import machine as host
-from onceonly_proof.campaign import page, queries, result
+from onceonly_proof.campaign import page, queries, result, speculating
 from onceonly_proof.campaign.broker import Broker, BrokerKind
 from onceonly_proof.campaign.classes import ClassArchive
 from onceonly_proof.campaign.display import Display
@@ -69,6 +69,8 @@ class CampaignOptions:
     """Hold each round's event log against the model."""
     executors: int = 0
     """How many executors a job has in processes of their own; none for one that runs its tasks itself."""
+    speculation: bool = False
+    """Whether each of these has a host of its own, and Spark starts second attempts of slow tasks."""
     number: int | None = None
     """Run this round alone, again."""
     query: str = ""
@@ -125,6 +127,7 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
             ClassArchive.of(str(done.machine["java"])),
             conf=store.conf,
             executors=options.executors,
+            speculation=options.speculation,
         )
         close.callback(lives.close)
         display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
@@ -144,6 +147,7 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
             source_kind=options.source,
             visible="early" if options.early else "",
             executors=options.executors,
+            speculation=options.speculation,
             trace=options.trace,
             kept=kept,
         )
@@ -171,6 +175,7 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         dies=arena.store.dies,
         source=options.source,
         executors=options.executors > 0,
+        speculation=options.speculation,
         early=options.early,
     )
     name = way(options.source, connector)
@@ -190,6 +195,7 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
             f", {sink} answered {looks:,} of {n(found.asked[sink], 'look')}"
             for sink, looks in found.looks.items()
         )
+        + (f", {n(found.second_attempts, 'second attempt')}" if found.speculation else "")
         + (f"; kept in {kept}" if kept else "")
     )
     for text in (*found.doubts, *found.examples):
@@ -200,6 +206,11 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
 
 def _require_possible(options: CampaignOptions) -> None:
     """See that all sinks can do what their queries are to do. Raises ``ConfigurationError``."""
+    if options.speculation and options.executors < speculating.HOSTS_MIN:
+        raise ConfigurationError(
+            "Spark starts no second attempt of a task on the host of the first",
+            next_step=f"add --executors {speculating.HOSTS_MIN}, each of which has a host of its own then",
+        )
     if options.store.endswith(JOURNALS) and options.source not in JOURNALED | RANGED:
         raise ConfigurationError(
             f"{options.source} is read without a journal and without ranges, so that none can be on a store",

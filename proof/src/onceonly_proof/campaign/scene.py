@@ -77,6 +77,8 @@ class Arena:
     """When rows by key are seen; empty for when they are decided."""
     executors: int = 0
     """How many executors a job has in processes of their own."""
+    speculation: bool = False
+    """Whether Spark starts second attempts of slow tasks there."""
     trace: bool = False
     """Whether each round's event log is held against the model."""
     kept: list[Path] = field(default_factory=list)

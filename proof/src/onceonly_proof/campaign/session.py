@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import onceonly
 from onceonly.jars.locked import spark_jars
+from onceonly_proof.campaign import speculating
 from onceonly_proof.campaign.task import READY
 from onceonly_proof.local_session import SHORT_LIVED_JAVA, local_session
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from onceonly.settings.restart import RestartStrategy
+    from onceonly_proof.embedded.standalone import Standalone
 
 _POLL_S = 0.01
 _EXECUTOR_MB = 700
@@ -31,16 +33,19 @@ def session(
     conf: Mapping[str, str] | None = None,
     local_checkpoints: bool = True,
     executors: int = 0,
+    cluster: Standalone | None = None,
 ) -> SparkSession:
     """Start Spark in this process, with the formats of onceonly. ``java`` are more options of its JVM. Driver.
 
-    Tasks run in two threads of it, or in ``executors`` that are processes of their own.
+    Tasks run in two threads of it, or in ``executors`` that are processes of their own; on a ``cluster`` Spark starts
+    second attempts of those that are slow.
     """
+    master = f"local-cluster[{executors},1,{_EXECUTOR_MB}]" if executors else "local[2,4]"
     return local_session(
         folder,
         name="onceonly verify",
         # A task whose worker dies is tried again.
-        master=f"local-cluster[{executors},1,{_EXECUTOR_MB}]" if executors else "local[2,4]",
+        master=cluster.url if cluster else master,
         log_level="ERROR",
         conf={
             "spark.jars": spark_jars(),
@@ -48,6 +53,7 @@ def session(
             # The audit compares every epoch's log with Spark's; by default Spark forgets all but the last hundred.
             "spark.sql.streaming.minBatchesToRetain": "100000",
             **(_of_executors() if executors else {}),
+            **({**cluster.settings(), **speculating.settings(folder)} if cluster else {}),
             **(conf or {}),
         },
         java=java,

@@ -13,7 +13,7 @@ from onceonly_proof.embedded.jars import NEWEST
 
 FOLDER = "folder"
 """A checkpoint that is in a folder of this machine."""
-VERSION = 6
+VERSION = 7
 """Of the file. A reader takes older ones and refuses newer ones."""
 
 Verdict: TypeAlias = Literal["clean", "anomalies", "inconclusive"]
@@ -94,6 +94,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How often the readers that look at a sink again and again while the job runs were answered, by the sink."""
     asked: Counts = {}
     """How often they asked; what is down, or has its file open, does not answer."""
+    speculation: bool = False
+    """Whether each of them had a host of its own, where Spark starts second attempts of slow tasks."""
+    second_attempts: int = 0
+    """How many of these Spark started, as far as its drivers had written them down when they died."""
 
     @property
     def promise(self) -> str:
@@ -137,6 +141,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             f"{f' --broker {self.other_broker}' if self.other_broker else ''}"
             f"{f' --checkpoint {self.other_store}' if self.other_store else ''}"
             f"{f' --executors {self.executors}' if self.executors else ''}"
+            f"{' --speculation' if self.speculation else ''}"
         )
 
     @property
@@ -155,6 +160,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             if self.faults.get(name, 0) < times
         ]
         found += [f"{self.name} ({self.way}): {text}" for text in self.trouble]
+        if self.speculation and not self.second_attempts:
+            found.append(f"{self.name} ({self.way}): Spark started no second attempt of a task")
         if self.not_audited:
             found.append(f"{self.name} ({self.way}) could not be audited: {self.not_audited}")
         elif self.rows == 0:
@@ -209,7 +216,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A report, as it stands in the file. Made by ``fold``, ``add`` and ``read`` only."""
 
     version: int
-    """Of the format, 6."""
+    """Of the format, 7."""
     verdict: Verdict
     why: tuple[str, ...]
     """A sentence for each finding and doubt."""

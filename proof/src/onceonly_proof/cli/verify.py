@@ -91,6 +91,11 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
     "--executors", type=click.IntRange(min=0), default=0, show_default=True,
     help="So many executors in processes of their own, which die, too, in place of threads of the driver.",
 )  # fmt: skip
+@click.option(
+    "--speculation", is_flag=True,
+    help="Each executor has a host of its own, where Spark starts second attempts of slow tasks; some tasks are held "
+    "until it does. A round without any proves nothing. With --executors 2 or more.",
+)  # fmt: skip
 @click.option("--each", is_flag=True, help="In every round one fault of each kind, instead of a draw.")
 @click.option(
     "--trace", is_flag=True,
@@ -115,6 +120,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     checkpoint: str,
     visible: str,
     executors: int,
+    speculation: bool,
     each: bool,
     query: str | None,
     trace: bool,
@@ -151,6 +157,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         dear=dear,
         each=each,
         executors=executors,
+        speculation=speculation,
         broker=BrokerKind.parse(broker),
         store=checkpoint,
         early=visible == _VISIBLE[1],

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import psutil
-import pyspark
 
+from onceonly.errors import SetupError
+from onceonly_proof.embedded.process import GuardedProcess
 from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-_SPARK_CLASS = str(Path(pyspark.__file__).with_name("bin") / "spark-class")
 _START_S = 120.0
+_SHOWN = 2000
+"""How many of the last characters of a daemon's log are shown."""
 
 
 def _nothing(_host: str) -> dict[str, str]:
@@ -30,7 +32,7 @@ def _nothing(_host: str) -> dict[str, str]:
 
 
 class Standalone:
-    """One master, and one worker with one core for each host. What it writes goes into a folder.
+    """One master, and one worker with one core for each host. What it writes goes into a folder, which is made.
 
     ``own`` is the environment that a host has for itself, and its executors with it; ``under`` is the command by which
     its worker is started, and traced, for example.
@@ -49,15 +51,15 @@ class Standalone:
         self._own = own
         self._under = under
         self._env = {
-            **os.environ,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": f"{SHORT_LIVED_JAVA} {os.environ.get('SPARK_DAEMON_JAVA_OPTS', '')}",
             "SPARK_LOCAL_DIRS": str(folder / "spark"),
         }
-        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._daemons: list[GuardedProcess] = []
         self.url = ""
 
     def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
         try:
             self.url = self._start("master", "Master", "--host", self._hosts[0])
             for host in self._hosts:
@@ -73,26 +75,28 @@ class Standalone:
         """End the workers, which end their executors, and the master; then see that none is left."""
         family: list[psutil.Process] = []
         for daemon in reversed(self._daemons):
-            if daemon.poll() is None:
+            if not daemon.has_ended():
                 family += psutil.Process(daemon.pid).children(recursive=True)
-                daemon.terminate()
-                daemon.wait(30)
+                daemon.stop(30)
         for process in psutil.wait_procs(family, timeout=10)[1]:
             process.kill()
 
     def conf(self, env: Mapping[str, str]) -> list[str]:
         """Return the job's arguments to run here, with this environment in its executors."""
-        settings = {
-            "driver.host": self._hosts[0],
-            "executor.memory": "700m",
-            "locality.wait": "0",
-            # No task begins before each host has its executor.
-            "cores.max": str(len(self._hosts)),
-            "scheduler.minRegisteredResourcesRatio": "1",
-        }
-        settings |= {f"executorEnv.{name}": value for name, value in env.items()}
-        pairs = (part for name, value in settings.items() for part in ("--conf", f"spark.{name}={value}"))
+        told = {**self.settings(), **{f"spark.executorEnv.{name}": value for name, value in env.items()}}
+        pairs = (part for name, value in told.items() for part in ("--conf", f"{name}={value}"))
         return ["--master", self.url, *pairs]
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings of a session that runs here, but for its master."""
+        return {
+            "spark.driver.host": self._hosts[0],
+            "spark.executor.memory": "700m",
+            "spark.locality.wait": "0",
+            # No task begins before each host has its executor.
+            "spark.cores.max": str(len(self._hosts)),
+            "spark.scheduler.minRegisteredResourcesRatio": "1",
+        }
 
     def _start(
         self,
@@ -104,25 +108,27 @@ class Standalone:
     ) -> str:
         """Start a daemon and wait until it serves; give what it says of where the master is."""
         log = self._folder / f"{name}.log"
-        command = [_SPARK_CLASS, f"org.apache.spark.deploy.{what.lower()}.{what}", "--port", "0"]
-        with log.open("wb") as out:
-            daemon = subprocess.Popen(
-                [*under, *command, "--webui-port", "0", *options], stdout=out, stderr=out, stdin=subprocess.DEVNULL,
-                env={**self._env, **(own or {})}, cwd=self._folder,
-            )  # fmt: skip
+        command = [_spark_class(), f"org.apache.spark.deploy.{what.lower()}.{what}", "--port", "0"]
+        given = [f"{name}={value}" for name, value in {**self._env, **(own or {})}.items()]
+        where = ["env", f"--chdir={self._folder}", *given]
+        daemon = GuardedProcess([*under, *where, *command, "--webui-port", "0", *options], log)
         self._daemons.append(daemon)
         says = {"Master": "Starting Spark master at", "Worker": "Successfully registered with master"}[what]
 
-        def said() -> re.Match[str] | None:
-            assert daemon.poll() is None, log.read_text(encoding="utf-8")
-            return re.search(rf"{says} (spark://\S+)", log.read_text(encoding="utf-8"))
+        deadline = time.monotonic() + _START_S
+        while True:
+            told = log.read_text(encoding="utf-8", errors="replace")
+            if found := re.search(rf"{says} (spark://\S+)", told):
+                return found[1]
+            if daemon.has_ended() or time.monotonic() > deadline:
+                raise SetupError(
+                    f"Spark's {what.lower()} did not come up: {told[-_SHOWN:]}",
+                    next_step="see to what it says",
+                )
+            time.sleep(0.05)
 
-        return _until(said, log)[1]
 
-
-def _until(condition: Callable[[], re.Match[str] | None], log: Path) -> re.Match[str]:
-    deadline = time.monotonic() + _START_S
-    while (found := condition()) is None:
-        assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
-        time.sleep(0.05)
-    return found
+def _spark_class() -> str:
+    """Return the command of the installed PySpark that starts a daemon."""
+    spec = find_spec("pyspark")
+    return str(Path(spec.origin if spec and spec.origin else "pyspark").parent / "bin" / "spark-class")
