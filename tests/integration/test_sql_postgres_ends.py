@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import threading
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -15,7 +16,7 @@ from postgres_databases import ask, database
 from sql_proxy import CommitProxy
 from tests.unit.sql_bench import Bench, rows
 
-from onceonly.errors import TargetBehindError, UnavailableError
+from onceonly.errors import ConfigurationError, RecordRefusedError, TargetBehindError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed
 from onceonly_proof.embedded.ports import free_ports
 from onceonly_proof.embedded.postgres import EmbeddedPostgres
@@ -23,7 +24,7 @@ from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
 
 pytestmark = pytest.mark.integration
 
@@ -350,3 +351,116 @@ def test_a_backup_that_was_restored_stops_the_query_and_names_what_is_missing(
     handle, _ = bench.stage(rows(id=[2]), bench.check(rows(id=[2])), epoch=2)
     with pytest.raises(TargetBehindError, match="chk-1 to chk-2 are not there"):
         bench.sink().look_back(bench.context([("id", "bigint")]), 2, [handle])
+
+
+# --- partitions that take no rows -------------------------------------------------------------------------------
+
+PARTS = (
+    "CREATE TABLE t (id bigint, name text) PARTITION BY RANGE (id)",
+    "CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (10)",
+)
+HIGH = "PARTITION OF t FOR VALUES FROM (10) TO (20)"
+FOREIGN = ("CREATE EXTENSION postgres_fdw", "CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw")
+FILE = ("CREATE EXTENSION file_fdw", "CREATE SERVER far FOREIGN DATA WRAPPER file_fdw")
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ([f"CREATE UNLOGGED TABLE high {HIGH}"], "has the partition high, which is unlogged"),
+        (
+            [*FOREIGN, f"CREATE FOREIGN TABLE high {HIGH} SERVER far"],
+            "has the partition high, which is a foreign table, whose rows no transaction holds",
+        ),
+    ],
+)
+def test_a_partition_that_would_lose_rows_is_refused_before_the_first_record(
+    bench: Bench, part: list[str], said: str
+) -> None:
+    for statement in (*PARTS, *part):
+        bench.run(statement)
+    with pytest.raises(ConfigurationError, match=said):
+        bench.check(rows(id=[1], name=["a"]))
+    bench.run("DROP FOREIGN TABLE high" if "FOREIGN" in part[-1] else "ALTER TABLE high SET LOGGED")
+    bench.epoch(rows(id=[1], name=["a"]))
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ([*FOREIGN, f"CREATE FOREIGN TABLE high {HIGH} SERVER far OPTIONS (updatable 'false')"], "not allow inserts"),
+        ([*FILE, f"CREATE FOREIGN TABLE high {HIGH} SERVER far OPTIONS (filename '/none')"], "cannot insert into"),
+        ([], "no partition of relation"),
+    ],
+)  # fmt: skip
+def test_rows_of_a_partition_that_takes_none_are_found_before_the_decision_and_the_others_go_on(
+    bench: Bench, part: list[str], said: str
+) -> None:
+    for statement in (*PARTS, *part):
+        bench.run(statement)
+    some = rows(id=[1, 11], name=["a", "b"])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    with pytest.raises(RecordRefusedError, match=said) as raised:
+        bench.sink().rehearse([handle], facts)
+    assert raised.value.next_step
+    found = bench.sink().sift([handle], 9)
+    assert [each.row for each in found[handle.transaction]] == [1]
+    bench.epoch(rows(id=[2], name=["c"]), number=1)
+    assert bench.run("SELECT * FROM t WHERE id < 10") == [(2, "c")]
+
+
+@pytest.mark.parametrize(
+    ("freeze", "said", "thaw"),
+    [
+        ("ALTER TABLE t DETACH PARTITION low", "no partition of relation",
+         "ALTER TABLE t ATTACH PARTITION low FOR VALUES FROM (0) TO (10)"),
+        ("ALTER TABLE low ADD CONSTRAINT frozen CHECK (false) NOT VALID", "frozen",
+         "ALTER TABLE low DROP CONSTRAINT frozen"),
+    ],
+)  # fmt: skip
+def test_a_partition_that_is_frozen_after_the_decision_leaves_the_epoch_pending(
+    bench: Bench, freeze: str, said: str, thaw: str
+) -> None:
+    for statement in (*PARTS, f"CREATE TABLE high {HIGH}"):
+        bench.run(statement)
+    some = rows(id=[1, 11], name=["a", "b"])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    driver = bench.sink()
+    driver.rehearse([handle], facts)
+    bench.run(freeze)
+    for _ in range(2):
+        with pytest.raises(RecordRefusedError, match=said):
+            driver.commit(handle)
+        assert (
+            bench.run("SELECT * FROM t") == bench.run("SELECT * FROM onceonly_commits WHERE void = 0") == []
+        )
+    bench.run(thaw)
+    assert driver.commit(handle) == Committed()
+    assert driver.commit(handle) == AlreadyCommitted()
+    assert bench.run("SELECT * FROM t ORDER BY id") == [(1, "a"), (11, "b")]
+
+
+def test_a_partition_on_a_disk_that_the_server_may_not_write_is_waited_for(bench: Bench) -> None:
+    for statement in (*PARTS, f"CREATE TABLE high {HIGH}"):
+        bench.run(statement)
+    some = rows(id=[1, 11], name=["a", "b"])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    driver = bench.sink()
+    driver.rehearse([handle], facts)
+    driver.close()  # its backend has the files open
+    [(place,)] = bench.run("SELECT current_setting('data_directory') || '/' || pg_relation_filepath('high')")
+    file = Path(place)
+    file.chmod(0o400)
+    for call in (lambda: driver.commit(handle), lambda: driver.rehearse([handle], facts)):
+        with pytest.raises(UnavailableError, match="may not write a file of its own") as raised:
+            call()
+        assert "mounted read-only" in raised.value.next_step
+        driver.close()
+    assert bench.run("SELECT * FROM low") == bench.run("SELECT * FROM onceonly_commits WHERE void = 0") == []
+    file.chmod(0o600)
+    assert driver.commit(handle) == Committed()
+    assert driver.commit(handle) == AlreadyCommitted()
+    assert bench.run("SELECT * FROM t ORDER BY id") == [(1, "a"), (11, "b")]

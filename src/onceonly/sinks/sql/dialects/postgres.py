@@ -8,45 +8,24 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
-from onceonly.sinks.sql.dialects.dialect import BOOKS, Dialect
+from onceonly.sinks.sql.dialects.dialect import BOOKS, GOES_ON, Dialect
 from onceonly.sinks.sql.dialects.postgres_binary import HEAD, TAIL, binary, kinds_of
+from onceonly.sinks.sql.dialects.postgres_tables import described
 from onceonly.sinks.sql.reading import ROWS, fixed
 from onceonly.sinks.sql.texts import lines
-from onceonly.sinks.sql.types import UUID, Column, Given, Table, bits, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from onceonly.sinks.sql.types import Match
+    from onceonly.sinks.sql.types import Given, Match, Table
 
-_TEXT: Mapping[str, Any] = {"takes": ("text",), "no_nul": True}
-# By the server's name of a type; one of somebody's own with such a name is another.
-_TYPES: Mapping[str, Mapping[str, Any]] = {
-    "int2": {"takes": ("int",), **bits(16)},
-    "int4": {"takes": ("int",), **bits(32)},
-    "int8": {"takes": ("int",), **bits(64)},
-    "numeric": {"takes": ("int", "decimal")},
-    "float4": {"takes": ("int", "float"), "mantissa": 24},
-    "float8": {"takes": ("int", "float"), "mantissa": 53},
-    "bool": {"takes": ("bool",)},
-    "text": _TEXT,
-    "varchar": _TEXT,
-    "bpchar": {**_TEXT, "doubt": "blanks at the end, which count for nothing"},
-    "citext": {**_TEXT, "doubt": "citext, which compares without case"},
-    "bytea": {"takes": ("binary",)},
-    "date": {"takes": ("date",)},
-    "timestamp": {"takes": ("local",), "scale": 6},
-    "timestamptz": {"takes": ("instant",), "scale": 6},
-    "uuid": UUID,
-    "json": {"takes": ("nested", "text"), "doubt": "json"},
-    "jsonb": {"takes": ("nested", "text"), "doubt": "jsonb"},
-}
 _NEW = {
     "bool": "boolean", "text": "text", "binary": "bytea", "date": "date", "instant": "timestamptz",
     "local": "timestamp", "nested": "jsonb",
@@ -55,47 +34,6 @@ _NEW_NUMBERS = {
     ("int", 8): "smallint", ("int", 16): "smallint", ("int", 32): "integer", ("int", 64): "bigint",
     ("float", 32): "real", ("float", 64): "double precision",
 }  # fmt: skip
-_DESCRIBED = """
-SELECT c.oid::text, c.relkind::text, c.relpersistence::text, row_security_active(c.oid),
-  (SELECT coalesce(json_agg(json_build_array(
-     a.attname, format_type(a.atttypid, a.atttypmod),
-     CASE WHEN b.typtype = 'b' AND (b.typnamespace = 'pg_catalog'::regnamespace OR b.typname = 'citext')
-       THEN b.typname ELSE '' END, a.attnotnull,
-     coalesce(nullif(a.atttypmod, -1), t.typtypmod), t.typtype, a.atthasdef OR a.attidentity <> '',
-     a.attgenerated <> '' OR a.attidentity = 'a', a.attgenerated <> '',
-     coalesce((SELECT NOT l.collisdeterministic FROM pg_collation l WHERE l.oid = a.attcollation), false)
-   ) ORDER BY a.attnum), '[]')
-   FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-     JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
-   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-  (SELECT coalesce(json_agg(json_build_array(
-     i.indexrelid::regclass::text, i.indisunique,
-     i.indpred IS NULL AND i.indimmediate AND i.indisvalid AND i.indexprs IS NULL,
-     (SELECT json_agg(a.attname ORDER BY k.place) FROM unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place)
-        LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.place <= i.indnkeyatts)
-   )), '[]') FROM pg_index i WHERE i.indrelid = c.oid),
-  (SELECT coalesce(json_agg(doubt), '[]') FROM (
-     SELECT CASE contype WHEN 'c' THEN 'the CHECK ' WHEN 'x' THEN 'the exclusion ' ELSE 'the foreign key ' END
-         || conname
-       FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'f', 'x')
-     UNION ALL SELECT 'the foreign key ' || conname || ' of ' || conrelid::regclass
-       FROM pg_constraint WHERE confrelid = c.oid AND contype = 'f' AND %s
-     UNION ALL SELECT 'the trigger ' || tgname FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal
-     UNION ALL SELECT 'the rule ' || rulename FROM pg_rewrite WHERE ev_class = c.oid AND ev_type <> '1'
-     UNION ALL SELECT 'the child table ' || inhrelid::regclass
-       FROM pg_inherits WHERE inhparent = c.oid AND c.relkind = 'r'
-     UNION ALL SELECT 'policies of rows' WHERE row_security_active(c.oid)
-     UNION ALL SELECT 'the partitions' WHERE c.relkind = 'p' OR c.relispartition
-     UNION ALL SELECT 'the encoding ' || pg_encoding_to_char(encoding) FROM pg_database
-       WHERE datname = current_database() AND pg_encoding_to_char(encoding) <> 'UTF8'
-   ) d(doubt))
-FROM pg_class c WHERE c.oid = to_regclass(%s)"""
-_PASSING_OVER = ("the trigger ", "the rule ", "the child table ")
-_WRONG = {
-    "v": "is a view",
-    "m": "is a materialized view",
-    "f": "is a foreign table, whose rows no transaction holds",
-}
 _DAYS, _MICROS = 10_957, 946_684_800_000_000
 """From 1970 to 2000, where the server counts from."""
 _SENT: Mapping[str, tuple[Any, ...]] = {
@@ -106,6 +44,9 @@ _SENT: Mapping[str, tuple[Any, ...]] = {
 _FORBIDDEN = "42501"
 _CHECKS_POLICY = "ExecWithCheckOptions"
 """What in the server looks whether a policy lets a row in."""
+_CLOSED = {(code, "CheckValidResultRel") for code in ("0A000", "55000")}
+"""A foreign table takes no rows; it is a partition, as others are refused before the first record."""
+_OF_FILES = {"md.c", "fd.c"}
 _DISK_FULL = "53100"
 _TOO_LATE = "57014"
 _PASSING = ("08", "40", "53", "55", "57", "58", "XX", "25P03", "42P07")
@@ -135,6 +76,16 @@ class Postgres(Dialect):
     def told(self, error: Exception) -> OnceonlyError:
         code = getattr(error, "sqlstate", None) or ""
         what = f"{self.options.url}: {_sentence(error)}"
+        source = getattr(error, "diag", None)
+        if (code, getattr(source, "source_function", "")) in _CLOSED:
+            return RecordRefusedError(
+                what, next_step="leave rows of that partition out of the query, or have it take rows again"
+            )
+        if code == _FORBIDDEN and getattr(source, "source_file", "") in _OF_FILES:
+            return UnavailableError(
+                f"{self.options.url} may not write a file of its own: {_sentence(error)}",
+                next_step=f"see to its disk, which may be mounted read-only; {GOES_ON}",
+            )
         if code.startswith(_REFUSED) or self._is_kept_by_policy(error):
             return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
         if code == _DISK_FULL:
@@ -262,35 +213,7 @@ class Postgres(Dialect):
         db.execute("SET CONSTRAINTS ALL DEFERRED")  # for what follows of a part of it
 
     def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
-        found = self.run(db, _DESCRIBED, (bool(self.options.op), self.path(name)))
-        if not found:
-            return None
-        own_id, kind, persistence, has_policies, attributes, indexes, doubts = found[0]
-        keys, indexed = set(), set[str]()
-        for index, is_unique, is_plain, names in indexes:
-            indexed.update(names)
-            if is_unique and is_plain:
-                keys.add(tuple(names))
-            elif is_unique or None in names:
-                doubts.append(f"the index {index}")
-        columns = []
-        for row in attributes:
-            columns.append(_column(row[:8], indexed=row[0] in indexed))
-            doubts += [f"the generated column {row[0]}"] if row[8] else []
-            doubts += [f"the collation of {row[0]}"] if row[9] else []
-        wrong = _WRONG.get(kind, "")
-        if persistence == "u":
-            wrong = "is unlogged: after a crash of the server it would be empty, without a word"
-        return Table(
-            name=".".join(name),
-            columns=tuple(columns),
-            keys=tuple(sorted(keys)),
-            doubts=tuple(doubts),
-            passing=tuple(each for each in doubts if each.startswith(_PASSING_OVER)),
-            wrong=wrong,
-            streams=not has_policies,
-            id=own_id,
-        )
+        return described(partial(self.run, db), name, self.path(name), deletes=bool(self.options.op))
 
     def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002
         if given.kind == "decimal":
@@ -369,30 +292,3 @@ def _hosts(text: str) -> tuple[str, str]:
         names.append(name.strip("[]"))
         ports.append(port)
     return ",".join(names), ",".join(ports) if any(ports) else ""
-
-
-def _column(row: list[Any], *, indexed: bool) -> Column:
-    name, declared, base, required, modifier, kind, filled, computed = row
-    known = dict(_TYPES.get(base, {}))
-    if kind == "e":
-        known = {**_TEXT, "doubt": f"the enumeration {declared}"}
-    if kind == "d" and known:
-        known["doubt"] = f"the domain {declared}"
-    if base == "numeric" and modifier >= 0:
-        precision, scale = (modifier - 4) >> 16 & 0xFFFF, (((modifier - 4) & 0x7FF) ^ 1024) - 1024
-        known |= {"digits": precision - scale, "scale": max(scale, 0), **whole(precision - scale)}
-        if scale < 0:
-            known["takes"] = ()
-    elif base in {"varchar", "bpchar"} and modifier >= 0:
-        known["length"] = modifier - 4
-    elif base in {"timestamp", "timestamptz"} and modifier >= 0:
-        known["scale"] = modifier
-    return Column(
-        name=name,
-        declared=declared,
-        required=required,
-        filled=filled,
-        computed=computed,
-        indexed=indexed,
-        **known,
-    )
