@@ -12,8 +12,10 @@ from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pyarrow as pa
 import pytest
+from cassandra import InvalidRequest
 from keyed_bench import KeyedBench
 
 from onceonly.errors import (
@@ -643,6 +645,130 @@ def test_each_refusal_of_a_server_with_users_and_tls_has_its_sentence(tmp_path: 
             assert isinstance(error, ConfigurationError)
             assert "is not trusted" in error.what
             bench.sink(tls="true", **{"tls.ca": str(ca)}).check(CONTEXT)
+
+
+def test_disks_that_are_full_by_the_clusters_own_limit_are_named_and_waited_for(tmp_path: Path) -> None:
+    users = {"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer"}
+    brief = {f"{each}_validity": "0ms" for each in ("permissions", "roles", "credentials")}
+    limit = {"data_disk_usage_percentage_fail_threshold": 50, "data_disk_usage_max_disk_size": "8MiB"}
+    # It is asked of each node how full it is, each half a minute.
+    with EmbeddedCassandra(settings={**users, **brief, **limit}) as server:
+        root = wait_for_root(server)
+        with server.session(**root) as session:
+            session.execute(KEYSPACE)
+            session.execute("CREATE TABLE rows.filler (key int PRIMARY KEY, value blob)")
+            session.execute("CREATE ROLE writer WITH PASSWORD = 'right' AND LOGIN = true")
+            session.execute("GRANT ALL ON KEYSPACE rows TO writer")
+            bench = Bench(server, session, tmp_path, "key text PRIMARY KEY, value text")
+            bench.options |= {"user": "writer", "password": "right"}
+            bench.committed(rows(a="1", b="before"))
+            handle = bench.staged(rows(b="2", c="3"), epoch=1)
+            context = bench.context(epoch=2, early=True)
+            driver = bench.sink()
+            driver.rehearse([handle], {})
+            for number in range(8):  # the first user is none of those who are kept out
+                session.execute(
+                    "INSERT INTO rows.filler (key, value) VALUES (%s, %s)", (number, bytes(10**6))
+                )
+
+            with server.session(user="writer", password="right") as other:  # noqa: S106  of this server
+
+                def is_full() -> bool:
+                    try:
+                        other.execute(f"DELETE FROM rows.{bench.table} WHERE key = 'z'")  # noqa: S608
+                    except InvalidRequest:
+                        return True
+                    return False
+
+                assert wait_for(is_full, seconds=120)
+            early = bench.sink()
+            for ask in (
+                lambda: driver.commit(handle),
+                lambda: early.write(early.begin_transaction(context), rows(d="4")),
+            ):
+                with pytest.raises(UnavailableError, match=r"the disks of .* are full: ") as raised:
+                    ask()
+                assert raised.value.next_step.startswith("make room there")
+            assert bench.seen() == {"a": "1", "b": "before"}
+            session.execute("TRUNCATE rows.filler")
+
+            def is_committed() -> bool:
+                try:
+                    return driver.commit(handle) == Committed()
+                except UnavailableError:
+                    return False
+
+            assert wait_for(is_committed, seconds=120)
+            assert driver.commit(handle) == AlreadyCommitted()
+            assert bench.seen() == {"a": "1", "b": "2", "c": "3"}
+            bench.close()
+
+
+def test_a_node_that_cannot_write_its_files_any_more_gets_the_rest_when_it_can(tmp_path: Path) -> None:
+    # Files that may not grow are full as a disk is, for this server: it stops its transports, as its policies say.
+    stop = {"disk_failure_policy": "stop", "commit_failure_policy": "stop", "commitlog_segment_size": "1MiB"}
+    with EmbeddedCassandra(settings=stop) as server, server.session() as session:
+        session.execute(KEYSPACE)
+        bench = Bench(server, session, tmp_path, "key text PRIMARY KEY, value text")
+        many = {f"k{number}": "x" * 10_000 for number in range(1000)}
+        handle = bench.staged(rows(**many))
+        driver = bench.sink(timeout="10 seconds")
+        driver.rehearse([handle], {})
+        assert server._process is not None
+        process = psutil.Process(server._process.pid)
+        process.rlimit(psutil.RLIMIT_FSIZE, (100_000, psutil.RLIM_INFINITY))
+        for _ in range(2):
+            with pytest.raises(UnavailableError, match="does not answer") as raised:
+                driver.commit(handle)
+            assert "see whether its nodes run" in raised.value.next_step
+        assert process.is_running()
+        server.kill()
+        server.start()
+        with server.session() as fresh:
+            bench.session = fresh
+            assert len(bench.seen()) < 1000
+            assert driver.commit(handle) == Committed()
+            assert driver.commit(handle) == AlreadyCommitted()
+            assert bench.seen() == many
+            bench.close()
+
+
+def test_a_partition_that_an_operator_has_closed_is_found_before_the_decision(tmp_path: Path) -> None:
+    closing = {
+        "partition_denylist_enabled": True, "denylist_refresh": "1s", "denylist_consistency_level": "ONE",
+    }  # fmt: skip
+    with EmbeddedCassandra(settings=closing) as server, server.session() as session:
+        session.execute(KEYSPACE)
+        bench = Bench(server, session, tmp_path, "key text PRIMARY KEY, value text")
+        bench.committed(rows(a="1", b="1"))
+        decided, open_one = bench.staged(rows(b="2", c="2"), epoch=1), bench.staged(rows(a="2"), epoch=2)
+        context = bench.context(epoch=3, early=True)
+        closed, named_by = "system_distributed.partition_denylist", ("rows", bench.table, b"b")
+        session.execute(f"INSERT INTO {closed} (ks_name, table_name, key) VALUES (%s, %s, %s)", named_by)  # noqa: S608
+
+        def is_closed() -> bool:
+            try:
+                bench.ask("SELECT value FROM {} WHERE key = 'b'")
+            except InvalidRequest:
+                return True
+            return False
+
+        assert wait_for(is_closed)
+        early = bench.sink()
+        for ask in (
+            lambda: bench.sink().rehearse([decided], {}),
+            lambda: bench.sink().commit(decided),
+            lambda: early.write(early.begin_transaction(context), rows(b="3")),
+        ):
+            with pytest.raises(RecordRefusedError, match=r"has closed a partition of .*, 62\)") as raised:
+                ask()
+            assert "system_distributed.partition_denylist" in raised.value.next_step
+        bench.sink().rehearse([open_one], {})
+        session.execute(f"DELETE FROM {closed} WHERE ks_name = %s AND table_name = %s AND key = %s", named_by)  # noqa: S608
+        assert wait_for(lambda: not is_closed())
+        assert bench.sink().commit(decided) == Committed()
+        assert bench.seen() == {"a": "1", "b": "2", "c": "2"}
+        bench.close()
 
 
 def wait_for_root(server: EmbeddedCassandra) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import ConfigurationError, UnavailableError, required
+from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError, required
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +38,7 @@ _MUTATION = {
 }
 _SIZE = re.compile(r"(\d+)(B|KiB|MiB|GiB|)")
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "_in_kb": 1 << 10, "_in_mb": 1 << 20}
+_FULL, _CLOSED = "disk usage exceeds failure threshold", "denylisted partition"
 _BOOKS = "(target text PRIMARY KEY, revision int, state text)"
 
 
@@ -364,6 +365,17 @@ def meaning(error: Exception, options: CassandraOptions) -> OnceonlyError:
         return ConfigurationError(
             f"the certificate of {options.cluster} is not trusted: {said}",
             next_step="name the file of its authority in the option tls.ca; it must name the addresses of the nodes",
+        )
+    if _FULL in said:
+        return UnavailableError(
+            f"the disks of {options.cluster} are full: {said}",
+            next_step="make room there, or add nodes; nothing is lost until then, and the query goes on by itself, or "
+            "at its next start",
+        )
+    if _CLOSED in said:
+        return RecordRefusedError(
+            f"an operator of {options.cluster} has closed a partition of {options.where}: {said}",
+            next_step="leave its rows out of the query, or take it out of system_distributed.partition_denylist",
         )
     if isinstance(error, InvalidRequest | SyntaxException):
         return ConfigurationError(
