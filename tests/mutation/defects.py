@@ -2871,6 +2871,16 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="partitions-taken-for-their-table",
+        group=STAGED,
+        what="Rows of PostgreSQL go into an unlogged or foreign partition, which loses them or has them twice",
+        file="sinks/sql/dialects/postgres_tables.py",
+        before="    if part is not None:\n",
+        after="    if False:\n",
+        tests=(POSTGRES_ENDS + "test_a_partition_that_would_lose_rows_is_refused_before_the_first_record",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="sql-applies-by-the-options-of-now",
         group=STAGED,
         what="What was decided is applied by a key, op and sequence that were changed since: deletions become rows",
@@ -3002,6 +3012,16 @@ DEFECTS: Final = (
             REDIS + "test_a_writer_of_an_older_epoch_that_wakes_up_late_changes_nothing",
             REDIS + "test_a_deleted_key_refuses_who_is_late_and_is_forgotten_in_the_end",
         ),
+    ),
+    Defect(
+        name="full-memory-hidden-by-a-deletion",
+        group=KEYED,
+        what="What tries a Redis before the first record begins with a deletion, after which a full server takes all",
+        file="sinks/redis/scripts.py",
+        before="if string.find(without['err'], 'OOM', 1, true) then\n",
+        after="if false then\n",
+        tests=(REDIS + "test_a_server_without_room_is_told_of_before_the_first_record_and_to_executors",),
+        says="DID NOT RAISE",
     ),
     Defect(
         name="deleted-key-forgets-its-version",
