@@ -218,6 +218,15 @@ def test_a_watcher_survives_what_it_looks_at_and_sees_each_row_once() -> None:
     assert watcher.trouble == "OperationalError: away again"
 
 
+def test_a_watcher_that_rests_looks_when_it_is_asked_to() -> None:
+    reader = Stubborn()
+    with PollingWatcher(reader, poll_s=600) as watcher:
+        assert not watcher.look_now(0.0)
+        for _ in range(3):
+            assert watcher.look_now(10)
+        assert 3 <= watcher.looks <= watcher.asked - 2
+
+
 class Message:
     """A message of a consumer, or its news of an error."""
 

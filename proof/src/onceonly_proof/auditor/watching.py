@@ -147,6 +147,7 @@ class PollingWatcher(_Watch):
         self._known: set[tuple[str, int, bytes | None]] = set()
         self._before_s: float | None = None
         self.asked = self.looks = 0
+        self._wanted = threading.Event()
         super().__init__(type(reader).__name__)
 
     def _look(self) -> None:
@@ -164,11 +165,27 @@ class PollingWatcher(_Watch):
             self._keep([replace(row, seen_s=now, unseen_s=self._before_s) for row in fresh])
         self._before_s = began_s
         self.looks += 1
-        self._stop.wait(max(self._poll_s, _REST * (time.monotonic() - began)))
+        self._wanted.wait(max(self._poll_s, _REST * (time.monotonic() - began)))
+        self._wanted.clear()
 
-    def looked_after(self, moment: float) -> bool:
-        """Say whether a look that began after a moment, in seconds since 1970, has been answered. Any thread."""
-        return self._before_s is not None and self._before_s > moment
+    def look_now(self, timeout_s: float) -> bool:
+        """Have it look without a rest; say whether a look that began after this call was answered in time.
+
+        Any thread but its own.
+        """
+        now, deadline = time.time(), time.monotonic() + timeout_s
+        while self._before_s is None or self._before_s <= now:
+            if time.monotonic() > deadline:
+                return False
+            self._wanted.set()
+            time.sleep(_POLL_S)
+        return True
+
+    def close(self) -> None:
+        """Stop looking; what was seen stays. Idempotent."""
+        self._stop.set()
+        self._wanted.set()
+        super().close()
 
     def _let_go(self) -> None:
         self._reader.close()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,7 +26,6 @@ from onceonly_proof.auditor.letters import refused_by
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.sources.journal import JOURNAL
 from onceonly_proof.campaign.targets import STAGED, WithStaged
-from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
 
 # So that a look at a quiet sink does not keep a round from its other business.
 _WAIT_S = 0.1
-_LOOK_TIMEOUT_S = 20.0
+_LOOK_TIMEOUT_S = 120.0
 EVENTS = "events"
 """The folder of all event logs of a query, beside its checkpoint."""
 
@@ -110,12 +107,7 @@ class Watch:
 
     def look_now(self) -> list[str]:
         """While no job runs, have those look that a job shuts out; return the sinks where they could not."""
-        now = time.time()
-        return [
-            sink
-            for sink, watcher in self.shut_out.items()
-            if not until(partial(watcher.looked_after, now), _LOOK_TIMEOUT_S)
-        ]
+        return [sink for sink, each in self.shut_out.items() if not each.look_now(_LOOK_TIMEOUT_S)]
 
     def least(self) -> int | None:
         """Count the rows of the sink that shows least, of those that can be counted. Linear: not in a tight loop."""
