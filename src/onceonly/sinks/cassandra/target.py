@@ -369,8 +369,7 @@ def meaning(error: Exception, options: CassandraOptions) -> OnceonlyError:
     if _FULL in said:
         return UnavailableError(
             f"the disks of {options.cluster} are full: {said}",
-            next_step="make room there, or add nodes; nothing is lost until then, and the query goes on by itself, or "
-            "at its next start",
+            next_step="make room there, or add nodes; the query goes on by itself, or at its next start",
         )
     if _CLOSED in said:
         return RecordRefusedError(
