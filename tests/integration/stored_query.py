@@ -14,6 +14,7 @@ from onceonly.log.opening import look
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
 from onceonly.settings.query import QuerySettings, SinkSettings
+from onceonly.settings.registry import BUILT_IN
 from onceonly.sinks.files import FilesSink
 from onceonly.stores.opened import address_of, open_store
 
@@ -51,7 +52,7 @@ class StoredQuery:
         self._run = f"run-{self._lives}"
         settings = QuerySettings(checkpoint=self.checkpoint, history=10, commit_timeout_s=3)
         made = QueryCoordinator(settings, actor="driver", application=f"life-{self._lives}")
-        made.enlist(SinkSettings(name="files", options=self._options), FilesSink, COLUMNS)
+        made.enlist(SinkSettings(name="files", options=self._options), BUILT_IN["files"], COLUMNS)
         self._coordinator = made
         return made
 

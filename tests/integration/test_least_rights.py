@@ -6,9 +6,12 @@ import itertools
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from stored_query import StoredQuery
+from tests.unit.operator_bench import run
+from tests.unit.store_bench import told
 
 from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import ConfigurationError
@@ -50,10 +53,14 @@ CHECKPOINT = named("checkpoints-on-stores.md", "## The least rights", "with SSE-
 FILES = named("files-on-stores.md", "## The least rights", "On HDFS")
 
 
+READING = named("checkpoints-on-stores.md", "Commands that only look", "on S3")
+DOCTOR = named("checkpoints-on-stores.md", "Commands that only look", "## ")[len(READING) :]
+
+
 def policy(rights: list[str], folder: str) -> list[object]:
     """Return the statements that give rights, each on the bucket or on the objects of a folder, as the page says."""
-    objects = [right for right in rights if not right.startswith("s3:ListBucket")]
-    bucket = [right for right in rights if right.startswith("s3:ListBucket")]
+    bucket = [right for right in rights if "Bucket" in right]
+    objects = [right for right in rights if right not in bucket]
     given = ((objects, f"arn:aws:s3:::{BUCKET}/{folder}/*"), (bucket, f"arn:aws:s3:::{BUCKET}"))
     return [{"Effect": "Allow", "Action": each, "Resource": where} for each, where in given if each]
 
@@ -62,6 +69,9 @@ USERS = {
     "chk": policy(CHECKPOINT, "chk"),
     "chk-taken": policy(CHECKPOINT, "chk"),
     "files": policy(FILES, "files"),
+    "operator": [*policy(CHECKPOINT, "chk"), *policy(FILES, "files")],
+    "doctor": [*policy(CHECKPOINT, "chk"), *policy([*FILES, *DOCTOR], "files")],
+    "reader": [*policy(READING, "chk"), *policy(READING, "files")],
     **{f"chk-{right}": policy([each for each in CHECKPOINT if each != right], "chk") for right in CHECKPOINT},
     **{f"files-{right}": policy([each for each in FILES if each != right], "files") for right in FILES},
 }
@@ -198,6 +208,84 @@ def test_a_bucket_that_is_not_there_is_named_before_the_first_record(
         with_files(tmp_path, "s3a://nowhere/rows").plan(0, run="r")
 
 
+def commands(server: EmbeddedMoto, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command line, and this process, be a user of the server, as its own file of settings says."""
+    text = "".join(f"{option} {value}\n" for option, value in server.hadoop(name).items())
+    told(monkeypatch, folder / f"{name}.conf", text)
+
+
+def asked(*command: str, status: int = 0) -> Any:  # noqa: ANN401  JSON
+    done = run(*command, "--json")
+    assert done.returncode == status, (command, done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+def written(folder: str) -> StoredQuery:
+    """Write some epochs as the job's user, with files and a checkpoint in the bucket."""
+    query = StoredQuery(f"s3a://{BUCKET}/chk/{folder}", f"s3a://{BUCKET}/files/{folder}")
+    query.begin()
+    query.write(*range(3))
+    query.close()
+    return query
+
+
+def test_with_these_the_operators_commands_do_their_work(
+    server: EmbeddedMoto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands(server, "operator", tmp_path, monkeypatch)
+    query = written("operated")
+    checkpoint, place = query.checkpoint, f"s3a://{BUCKET}/chk/savepoints"
+    (audited,) = asked("audit", checkpoint)["checkpoints"]
+    assert {each["word"] for each in audited["findings"]} == {"same"}
+    # This server tells of putting by doing it alone, and S3 itself without.
+    assert "what may be put and removed in" in examined(checkpoint)
+    commands(server, "doctor", tmp_path, monkeypatch)
+    assert "removed" not in examined(checkpoint)
+    commands(server, "operator", tmp_path, monkeypatch)
+    made = asked("savepoint", "create", checkpoint, place)
+    asked("savepoint", "verify", place)
+    for where in (checkpoint, query.path):
+        expire = ("files", "expire", where, "--older-than", "0 s", "--grace", "0 s", "--yes")
+        sinks = [sink for _ in range(2) for sink in asked(*expire)["sinks"]]
+        assert "removed" in {each["step"] for sink in sinks for each in sink["epochs"]}
+        query.start()
+        query.write(query.next)
+        query.close()
+    asked("checkpoints", "list", f"s3a://{BUCKET}/chk")
+    asked("transactions", "list", checkpoint)
+    asked("savepoint", "restore", place, "--to", f"s3a://{BUCKET}/chk/restored", "--output", "again")
+    assert run("savepoint", "drop", f"{place}/{made['name']}", "--yes").returncode == 0
+
+
+def examined(checkpoint: str) -> str:
+    """Return what ``doctor`` says of a checkpoint that is well."""
+    found = asked("doctor", checkpoint, "--timeout", "60")["findings"]
+    assert {each["health"] for each in found} <= {"well", "not asked"}, found
+    return "; ".join(each["told"] for each in found)
+
+
+def test_who_may_only_read_can_look_at_it_all(
+    server: EmbeddedMoto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands(server, "operator", tmp_path, monkeypatch)
+    query = written("looked-at")
+    place = f"s3a://{BUCKET}/chk/looked-at-savepoints"
+    asked("savepoint", "create", query.checkpoint, place)
+    commands(server, "reader", tmp_path, monkeypatch)
+    (audited,) = asked("audit", query.checkpoint)["checkpoints"]
+    assert {each["word"] for each in audited["findings"]} == {"same"}
+    asked("checkpoints", "list", query.checkpoint)
+    asked("checkpoints", "show", "chk-1", query.checkpoint)
+    asked("transactions", "list", query.checkpoint)
+    asked("savepoint", "verify", place)
+    asked("savepoint", "list", place)
+    asked("files", "expire", query.path, "--older-than", "0 s", "--dry-run")
+    done = run("files", "expire", query.path, "--older-than", "0 s", "--yes")
+    assert done.returncode != 0
+    assert "S3 does not permit it" in done.stderr
+    assert "s3:PutObject" in done.stderr
+
+
 class TestFiles(SinkConformance):
     """Whatever the sink does in its life, by a user who has these rights and no others."""
 
@@ -213,14 +301,23 @@ class TestFiles(SinkConformance):
         return {"path": f"s3a://{BUCKET}/files/rows-{next(_numbers)}", "format": "json"}
 
     def visible(self, options: Mapping[str, str]) -> Iterator[tuple[object, ...]]:
-        folder = _folder(options)
-        for name in self.server.names(BUCKET, folder):
-            if not any(part[0] in "._" for part in name.removeprefix(folder + "/").split("/")):
-                content = self.server.read(BUCKET, name) or b""
-                yield from (tuple(json.loads(line).values()) for line in content.splitlines())
+        for name in _visible(self.server, options["path"]):
+            content = self.server.read(BUCKET, name) or b""
+            yield from (tuple(json.loads(line).values()) for line in content.splitlines())
 
     def orphans(self, options: Mapping[str, str]) -> list[str]:
         return self.server.uploads(BUCKET, _folder(options) + "/")
+
+
+def _visible(server: EmbeddedMoto, path: str) -> list[str]:
+    """List what Hive's and Spark's rule does not hide."""
+    folder = _folder({"path": path})
+    names = server.names(BUCKET, folder)
+    return [
+        name
+        for name in names
+        if not any(part[0] in "._" for part in name.removeprefix(folder + "/").split("/"))
+    ]
 
 
 def _folder(options: Mapping[str, str]) -> str:
