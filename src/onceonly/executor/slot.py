@@ -143,7 +143,8 @@ class _Attempt:
         self._deadline = deadline
         self._letters = letters
         self._before = before
-        self._diverted: dict[int, list[tuple[pa.RecordBatch, Sequence[Refused], int]]] = {}
+        self._diverted: dict[int, list[tuple[pa.RecordBatch, Sequence[Refused], Sequence[int]]]] = {}
+        """They alone, and their numbers in the slot, by the slot of their letters."""
         self._left_out = RowChecksum()
         self._transaction: Any = None
         self._begun = False
@@ -175,8 +176,10 @@ class _Attempt:
         import pyarrow as pa
 
         for slot, some in found.items():
-            self._left_out.add(batch.take(pa.array([each.row for each in some])))
-            self._diverted.setdefault(slot, []).append((batch, some, first))
+            rows = batch.take(pa.array([each.row for each in some]))
+            self._left_out.add(rows)
+            alone = [replace(each, row=place) for place, each in enumerate(some)]
+            self._diverted.setdefault(slot, []).append((rows, alone, [first + each.row for each in some]))
         gone = [each.row for some in found.values() for each in some]
         places = np.setdiff1d(np.arange(batch.num_rows), gone)
         rest = batch.take(pa.array(places))
@@ -214,8 +217,8 @@ class _Attempt:
         for slot, some in self._diverted.items():
             again = letters.again(slot)
             self.again.append(again)
-            for batch, refused, first in some:
-                again.take(batch, refused, [first + each.row for each in refused])
+            for rows, refused, places in some:
+                again.take(rows, refused, places)
             again.prepare()
             numbers += again.numbers
         return numbers
