@@ -6,6 +6,7 @@ import getpass
 import itertools
 import json
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -155,6 +156,18 @@ TROUBLES = {
 each_trouble = pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 
 
+@contextmanager
+def befallen(trouble: Trouble, cluster: Cluster, path: str, *kinds: type[OnceonlyError]) -> Iterator[None]:
+    """Let a trouble befall a path while the block runs, which is to end by an error that tells of it."""
+    trouble.begins(cluster, path)
+    try:
+        with pytest.raises(kinds) as caught:
+            yield
+    finally:
+        trouble.ends(cluster, path)
+    assert_told(caught.value, trouble, path)
+
+
 def assert_told(error: OnceonlyError, trouble: Trouble, path: str) -> None:
     """See that one sentence names what is wrong, and what is to be done about it."""
     assert "\n" not in str(error)
@@ -195,13 +208,8 @@ def test_a_checkpoint_in_trouble_is_told_at_a_start_and_goes_on_when_that_is_ove
     query.begin()
     query.write(0)
     query.close()
-    trouble.begins(cluster, path)
-    try:
-        with pytest.raises((ConfigurationError, UnavailableError)) as caught:
-            query.plan(1)
-    finally:
-        trouble.ends(cluster, path)
-    assert_told(caught.value, trouble, path)
+    with befallen(trouble, cluster, path, ConfigurationError, UnavailableError):
+        query.plan(1)
     query.start()
     query.write(1, 2)
     assert query.newest() == 2
@@ -217,14 +225,9 @@ def test_a_checkpoint_in_trouble_before_a_decision_decides_nothing_and_the_epoch
     query.write(0)
     plan = query.plan(1)
     ballot = query.prepare(plan)
-    trouble.begins(cluster, path)
-    try:
-        with pytest.raises((ConfigurationError, UnavailableError)) as caught:
-            query.decide(plan, ballot)
-        assert local_rows(query, tmp_path) == expected(1), "nothing shows that is not decided"
-    finally:
-        trouble.ends(cluster, path)
-    assert_told(caught.value, trouble, path)
+    with befallen(trouble, cluster, path, ConfigurationError, UnavailableError):
+        query.decide(plan, ballot)
+    assert local_rows(query, tmp_path) == expected(1), "nothing shows that is not decided"
     query.start()
     query.write(1, 2)
     assert local_rows(query, tmp_path) == expected(3)
@@ -246,13 +249,8 @@ def test_a_target_in_trouble_is_told_before_the_first_record_and_goes_on_when_th
 ) -> None:
     query, path = to_hdfs
     query.begin()
-    trouble.begins(cluster, path)
-    try:
-        with pytest.raises((ConfigurationError, UnavailableError)) as caught:
-            query.plan(0)
-    finally:
-        trouble.ends(cluster, path)
-    assert_told(caught.value, trouble, path)
+    with befallen(trouble, cluster, path, ConfigurationError, UnavailableError):
+        query.plan(0)
     query.start()
     query.write(0, 1)
     assert cluster.rows(path) == expected(2)
@@ -266,13 +264,8 @@ def test_a_target_in_trouble_while_rows_are_written_shows_nothing_and_they_are_w
     query.begin()
     query.write(0)
     plan = query.plan(1)
-    trouble.begins(cluster, path)
-    try:
-        with pytest.raises((ConfigurationError, UnavailableError, WriteFailedError)) as caught:
-            query.prepare(plan)
-    finally:
-        trouble.ends(cluster, path)
-    assert_told(caught.value, trouble, path)
+    with befallen(trouble, cluster, path, ConfigurationError, UnavailableError, WriteFailedError):
+        query.prepare(plan)
     assert cluster.rows(path) == expected(1)
     query.start()
     query.write(1, 2)
@@ -290,13 +283,8 @@ def test_a_target_in_trouble_after_a_decision_delays_its_commit_and_no_more(
     query.write(0)
     plan = query.plan(1)
     ballot = query.prepare(plan)
-    trouble.begins(cluster, path)
-    try:
-        with pytest.raises(OnceonlyError) as caught:
-            query.decide(plan, ballot)
-    finally:
-        trouble.ends(cluster, path)
-    assert_told(caught.value, trouble, path)
+    with befallen(trouble, cluster, path, OnceonlyError):
+        query.decide(plan, ballot)
     query.start()
     query.write(1, 2)
     assert cluster.rows(path) == expected(3)

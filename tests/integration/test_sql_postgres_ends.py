@@ -25,6 +25,9 @@ from onceonly_proof.handover import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onceonly.model import Handle
+    from onceonly.sinks.sql import SqlSink
+
 
 pytestmark = pytest.mark.integration
 
@@ -410,6 +413,18 @@ def test_rows_of_a_partition_that_takes_none_are_found_before_the_decision_and_t
     assert bench.run("SELECT * FROM t WHERE id < 10") == [(2, "c")]
 
 
+def decided_for_two_partitions(bench: Bench) -> tuple[SqlSink, Handle, dict[str, str | int]]:
+    """Stage a row for each of two partitions, and rehearse both; return the driver's sink, their handle, and facts."""
+    for statement in (*PARTS, f"CREATE TABLE high {HIGH}"):
+        bench.run(statement)
+    some = rows(id=[1, 11], name=["a", "b"])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    driver = bench.sink()
+    driver.rehearse([handle], facts)
+    return driver, handle, facts
+
+
 @pytest.mark.parametrize(
     ("freeze", "said", "thaw"),
     [
@@ -422,13 +437,7 @@ def test_rows_of_a_partition_that_takes_none_are_found_before_the_decision_and_t
 def test_a_partition_that_is_frozen_after_the_decision_leaves_the_epoch_pending(
     bench: Bench, freeze: str, said: str, thaw: str
 ) -> None:
-    for statement in (*PARTS, f"CREATE TABLE high {HIGH}"):
-        bench.run(statement)
-    some = rows(id=[1, 11], name=["a", "b"])
-    facts = bench.check(some)
-    handle, _ = bench.stage(some, facts)
-    driver = bench.sink()
-    driver.rehearse([handle], facts)
+    driver, handle, _ = decided_for_two_partitions(bench)
     bench.run(freeze)
     for _ in range(2):
         with pytest.raises(RecordRefusedError, match=said):
@@ -443,13 +452,7 @@ def test_a_partition_that_is_frozen_after_the_decision_leaves_the_epoch_pending(
 
 
 def test_a_partition_on_a_disk_that_the_server_may_not_write_is_waited_for(bench: Bench) -> None:
-    for statement in (*PARTS, f"CREATE TABLE high {HIGH}"):
-        bench.run(statement)
-    some = rows(id=[1, 11], name=["a", "b"])
-    facts = bench.check(some)
-    handle, _ = bench.stage(some, facts)
-    driver = bench.sink()
-    driver.rehearse([handle], facts)
+    driver, handle, facts = decided_for_two_partitions(bench)
     driver.close()  # its backend has the files open
     [(place,)] = bench.run("SELECT current_setting('data_directory') || '/' || pg_relation_filepath('high')")
     file = Path(place)
