@@ -104,7 +104,7 @@ matrix: setup
 	    $(BIN)/pip install --quiet --disable-pip-version-check --target "$$folder" "pyspark==$$version" \
 	      && touch "$$folder/.whole"; } || exit 1; \
 	  ONCEONLY_PYSPARK=$$version ONCEONLY_PYSPARK_BEFORE="$$before" PYTHONPATH="$$folder$${PYTHONPATH:+:$$PYTHONPATH}" \
-	    $(BIN)/pytest tests/acceptance/test_pyspark.py || exit 1; \
+	    $(BIN)/pytest tests/acceptance/test_pyspark.py tests/acceptance/test_iceberg_spark.py || exit 1; \
 	  before="$$folder"; \
 	done
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import logging
+import resource
 import shutil
 import uuid
 from contextlib import closing
@@ -32,6 +33,7 @@ from onceonly.model import AlreadyCommitted, Committed, Guarantee
 from onceonly.ports import QueryContext
 from onceonly.sinks.redis import RedisSink, scripts, target
 from onceonly_proof.conformance.world import wait_for
+from onceonly_proof.embedded import redis as embedded
 from onceonly_proof.embedded.redis import EmbeddedRedis
 
 if TYPE_CHECKING:
@@ -670,11 +672,35 @@ def cannot_save(raw: Any, server: EmbeddedRedis) -> Callable[[], None]:  # noqa:
     return save
 
 
+def cannot_append(raw: Any, server: EmbeddedRedis) -> Callable[[], None]:  # noqa: ANN401  as above
+    """Let its log of writes take a little more and then nothing, as a full disk does."""
+    log = sum(path.stat().st_size for path in server.directory.glob("appendonlydir/*.incr.aof"))
+    none = resource.RLIM_INFINITY
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (log + 300_000, none))
+
+    def append() -> None:
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (none, none))
+        wait_for(lambda: raw.info("persistence")["aof_last_write_status"] == "ok")
+
+    return append
+
+
+@pytest.fixture
+def outlives_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose file may not grow hears of it as of a full disk, and is not ended by a signal."""
+    program = tmp_path / "server-with-limits"
+    program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec '{embedded._binary()}' \"$@\"\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(embedded, "_binary", lambda: str(program))
+
+
+@pytest.mark.usefixtures("outlives_its_limit")
 @pytest.mark.parametrize(
     ("end", "what", "remedy"),
     [
         (is_full, "has used up its maxmemory and throws nothing away", "give it more memory"),
         (cannot_save, "could not write its own disk, and takes no rows", "make room there"),
+        (cannot_append, "could not write its own disk, and takes no rows", "make room there"),
     ],
 )
 def test_a_server_without_room_gets_the_rest_of_an_epoch_when_there_is_some(

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly_proof.campaign.cutting import CuttingProxy
+from onceonly_proof.embedded.lines import EmbeddedLines
 from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 class Server:
@@ -91,6 +93,27 @@ def test_what_is_spared_is_not_cut(proxy: CuttingProxy) -> None:
     with connect(proxy) as client:
         assert say(client, b"COMMIT") == b"COMMIT"
     assert proxy.cut_at is None
+
+
+def test_who_has_said_all_still_hears_what_the_server_says_then(tmp_path: Path) -> None:
+    with EmbeddedLines(tmp_path) as lines:
+        proxy = CuttingProxy(lines.port, b"{")
+        with connect(proxy) as client:
+            client.sendall(b"one\ntwo\nhal")
+            client.shutdown(socket.SHUT_WR)
+            assert client.recv(1000) == b"read\n"
+            assert client.recv(1000) == b""
+        assert lines.kept() == [b"one", b"two"]
+        proxy.cut_next()
+        with connect(proxy) as client:
+            client.sendall(b"{3}\n")
+            client.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionError):
+                assert client.recv(1000) == b""  # it was read, and the answer is lost
+        lines.kill()
+        lines.start()
+        assert lines.kept() == [b"one", b"two", b"{3}"]
+        proxy.close()
 
 
 def test_a_server_that_is_down_is_down_behind_the_proxy(server: Server, proxy: CuttingProxy) -> None:

@@ -110,6 +110,28 @@ def test_another_store_or_broker_has_a_line_of_its_own_and_is_not_in_short() -> 
     assert in_short == blocks(fold(one()))[0]
 
 
+def test_each_pair_of_source_and_sink_has_the_crashes_of_all_campaigns_in_which_it_was() -> None:
+    def of(connector: str, **given: object) -> Round:
+        return msgspec.structs.replace(one(), connector=connector, crashes=7, **given)
+
+    rounds = (
+        of("files+redis", source="http"),
+        of("redis", source="http", guarantee="at-least-once"),
+        of("files", source="http", store="s3"),
+        of("files", source="socket", anomalies={"lost": 1}),
+    )
+    _, whole = blocks(fold(one(fired=1_200)), tuple(each for found in rounds for each in records(fold(found))))
+    table = whole[whole.index("| from \\ to |") :].partition("\n\n")[0].splitlines()
+    assert table == [
+        "| from \\ to | files | files on s3 | kafka | redis |",
+        "|---|--:|--:|--:|--:|",
+        "| kafka |  |  | 1,200 |  |",
+        "| http | 7 | 7 |  | 14 |",
+        "| socket | 7 (anomalies) |  |  |  |",
+    ]
+    assert "from \\ to" not in blocks(fold(one()))[1]
+
+
 def test_every_commit_that_was_run_is_named_by_its_first_round() -> None:
     rounds = [
         msgspec.structs.replace(one(number), commit=commit)

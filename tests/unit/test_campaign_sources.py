@@ -31,8 +31,9 @@ from onceonly_proof.campaign.sources.http import Numbers
 from onceonly_proof.campaign.sources.kinesis import Shards
 from onceonly_proof.campaign.sources.rabbitmq import Messages, Offsets
 from onceonly_proof.campaign.stores import Folders, _Served
+from onceonly_proof.campaign.targets import keyed
 from onceonly_proof.campaign.task import Task
-from onceonly_proof.campaign.workload import row
+from onceonly_proof.campaign.workload import is_whole, row
 from onceonly_proof.cli import verify as cli_verify
 from onceonly_proof.embedded import feeds
 
@@ -58,10 +59,10 @@ def of(source: str, **given: object) -> Round:
 
 def test_the_command_takes_every_source_that_there_is_a_world_for() -> None:
     assert set(cli_verify._SOURCES) == {way.KAFKA, *SOURCES}
-    assert SOURCES.keys() == way.SERVED
+    assert SOURCES.keys() == way.SERVED | way.SERVERLESS
 
 
-@pytest.mark.parametrize("source", sorted(SOURCES))
+@pytest.mark.parametrize("source", sorted(way.SERVED))
 def test_the_server_of_a_source_dies_and_no_broker_that_nobody_uses(source: str) -> None:
     found = names(source)
     assert {"kill source at slot.during_write", "kill source at link.after_put"} <= found
@@ -86,7 +87,7 @@ def test_who_receives_or_fixes_ranges_dies_where_a_source_has_one() -> None:
 
 
 @pytest.mark.parametrize("connector", ["files", "kafka", "files+kafka"])
-@pytest.mark.parametrize("source", sorted(SOURCES))
+@pytest.mark.parametrize("source", sorted(way.SERVED))
 def test_within_twenty_crashes_all_that_is_a_sources_own_has_died_at_each_of_its_points(
     source: str, connector: str
 ) -> None:
@@ -112,10 +113,88 @@ def test_rows_of_other_sources_are_never_too_large() -> None:
     assert {plan.query for plan in plans} == {"unchanged", "hdfs", "rocksdb"}
 
 
-def test_sinks_by_key_are_refused_for_sources_without_keys() -> None:
+@pytest.mark.parametrize("source", sorted(way.SERVERLESS))
+def test_of_what_has_no_server_none_dies(source: str) -> None:
+    found = names(source)
+    assert not {name for name in found if name.startswith("kill source")}
+    assert {"kill link.after_put", "kill driver at link.after_put"} <= found
+
+
+def test_sinks_by_key_are_counted_by_one_beside_them() -> None:
     options = CampaignOptions(crashes=1, source="socket", connectors=("redis",))
-    with pytest.raises(ConfigurationError, match="redis needs keys, which rows of socket lack"):
+    with pytest.raises(ConfigurationError, match="nobody can count how much of socket redis has") as found:
         run_campaign(options, Console(quiet=True))
+    assert "--sink files+redis" in found.value.next_step
+    for given in ({"source": "rabbitmq-no-ids"}, {"source": "socket", "early": True}):
+        options = CampaignOptions(crashes=1, connectors=("files+cassandra",), **given)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="may come again"):
+            run_campaign(options, Console(quiet=True))
+
+
+def test_rows_for_a_sink_by_key_have_their_numbers_as_keys() -> None:
+    """Others' keys say nothing of which row is newer, where a feed gives rows again behind later ones."""
+    went_in = [
+        Input(0, "a", 0, b"same", row(17, 0, 0, "")),
+        Input(1, "a", 1, b"same", b'{"id": 18}'),
+        Input(2, "a", 2, None, b"19"),
+    ]
+    assert [each.key for each in keyed.numbered(went_in)] == [b"17", b"18", b"19"]
+    flow: Any = Mock(inputs=lambda: went_in)
+    own = msgspec.structs.replace(ANY, key=keyed.NUMBERED)
+    assert [each.key for each in watch.inputs(own, flow)] == [b"17", b"18", b"19"]
+    assert [each.key for each in watch.inputs(ANY, flow)] == [b"same", b"same", None]
+
+
+# ------------------------------------------------------------------------- without a server
+def test_a_collection_is_there_from_the_start_and_its_offsets_tell_its_rows(tmp_path: Path) -> None:
+    workload = replace(plan_round(1, 1, "files", source="collection").workload, repeated=0.2)
+    flow = SOURCES["collection"](tmp_path).flow("x", workload, Place(tmp_path))
+    flow.start()
+    lines = (tmp_path / "collection.txt").read_bytes().split(b"\n")
+    assert [each.value for each in flow.inputs()] == lines
+    assert flow.distinct == len(set(lines)) < len(lines) == flow.stop()
+    assert all(map(is_whole, lines))
+    told = ['{"rows": 40, "fingerprint": "f"}']
+    assert flow.ends_of is not None
+    assert flow.ends_of({0: told, 1: []}) == {0: {"collection/0": 40}}
+    assert not flow.is_read(f"v1\n{{}}\n{told[0]}")
+    assert not flow.is_read("")
+    assert flow.is_read(f'v1\n{{}}\n{{"rows": {len(lines)}}}')
+
+
+def test_which_files_an_epoch_has_read_their_list_in_the_checkpoint_says(tmp_path: Path) -> None:
+    """Lists that are folded together hold those before them, and one that is being written is read later."""
+    workload = replace(plan_round(1, 1, "files", source="files").workload, per_epoch=8)
+    flow: Any = SOURCES["files"](tmp_path).flow("x", workload, Place(tmp_path))
+    values = [row(number, 0, number, "") for number in range(7)]
+    for value in values:
+        flow._produce(0, "", value)
+        flow._flush()
+    assert flow._finish() == 0  # nobody counted: the feeder does
+    names = sorted(path.name for path in (tmp_path / "incoming").iterdir())
+    assert names == [f"{number:08d}.txt" for number in range(4)]
+    lists = tmp_path / "checkpoint" / "sources" / "0"
+    lists.mkdir(parents=True)
+
+    def entry(name: str, batch: int) -> str:
+        return json.dumps({"path": f"file:///somewhere/{name}", "timestamp": 1, "batchId": batch})
+
+    (lists / "0.compact").write_text("\n".join(["v1", entry(names[2], 0), entry(names[0], 1)]))
+    (lists / "2").write_text("v1")
+    offsets = 'v1\n{}\n{"logOffset":%d}'
+    assert flow.rows_until(offsets % 0) == 2
+    assert not flow.is_read(offsets % 2)
+    (lists / "2").write_text("\n".join(["v1", entry(names[1], 2), entry(names[3], 2)]))
+    assert flow.is_read(offsets % 2)
+    assert not flow.is_read("")
+    order = [4, 5, 0, 1, 2, 3, 6]
+    assert [(each.position, each.value) for each in flow.inputs()] == [
+        (position, values[number]) for position, number in enumerate(order)
+    ]
+    assert flow.ends_of({0: ['{"logOffset":0}'], 1: ['{"logOffset":2}'], 2: []}) == {
+        0: {"files/0": 2},
+        1: {"files/0": 7},
+    }
 
 
 class Reading:
@@ -149,6 +228,22 @@ def test_a_job_reads_what_its_task_names() -> None:
     )  # fmt: skip
     job.rows(spark, task)
     assert spark.done == ["onceonly.http", {"url": "there"}, ("id as key", "cast(value as string) as value")]
+
+
+def test_a_job_gives_a_collection_as_whoever_has_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = plan_round(1, 1, "files", source="collection").workload
+    flow = SOURCES["collection"](tmp_path).flow("x", workload, Place(tmp_path))
+    task = msgspec.structs.replace(ANY, format=way.format_of("collection"), read=flow.options())
+    given: list[Any] = []
+    monkeypatch.setattr(job.onceonly, "collection", lambda *told, **more: given.append((told, more)))
+    spark: Any = object()
+    job.read(spark, task)
+    [((_, rows_, schema), more)] = given
+    assert [line.encode() for (line,) in rows_] == [each.value for each in flow.inputs()]
+    assert schema == "value string"
+    assert more == {"rows_per_epoch": 20, "partitions": min(workload.partitions, 2)}
 
 
 # ------------------------------------------------------------------------------------------- audit
@@ -500,7 +595,12 @@ def test_a_source_without_names_cannot_be_counted_by_window() -> None:
 
 @pytest.mark.parametrize(
     ("source", "format_"),
-    [("rabbitmq-no-ids", "rabbitmq"), ("http-no-resume", "http"), ("rabbitmq-stream", "rabbitmq.stream")],
+    [
+        ("rabbitmq-no-ids", "onceonly.rabbitmq"),
+        ("http-no-resume", "onceonly.http"),
+        ("rabbitmq-stream", "onceonly.rabbitmq.stream"),
+        ("files", "text"),
+    ],
 )
 def test_another_use_of_a_feed_is_read_by_its_format(source: str, format_: str) -> None:
     assert way.format_of(source) == format_

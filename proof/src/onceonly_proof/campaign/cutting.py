@@ -65,22 +65,29 @@ class Proxy:
             for way in (self._up, self._down):
                 threading.Thread(target=self._pass, args=(way, client, server), daemon=True).start()
 
-    def _up(self, client: socket.socket, server: socket.socket) -> None:
-        while (data := client.recv(_CHUNK)) and self.goes_up(data, server):
+    def _up(self, client: socket.socket, server: socket.socket) -> bool:
+        while data := client.recv(_CHUNK):
+            if not self.goes_up(data, server):
+                return True
             server.sendall(data)
+        server.shutdown(socket.SHUT_WR)  # the client has said all, and may still listen
+        return False
 
-    def _down(self, client: socket.socket, server: socket.socket) -> None:
+    def _down(self, client: socket.socket, server: socket.socket) -> bool:
         while (data := server.recv(_CHUNK)) and self.goes_down(data, server):
             client.sendall(data)
+        return True
 
     def _pass(
         self,
-        way: Callable[[socket.socket, socket.socket], None],
+        way: Callable[[socket.socket, socket.socket], bool],
         client: socket.socket,
         server: socket.socket,
     ) -> None:
+        """Pass on what goes one way, and end both unless it says that the other way goes on."""
         with contextlib.suppress(OSError):
-            way(client, server)
+            if not way(client, server):
+                return
         with self.lock:
             for each in (client, server):
                 _end(each)

@@ -19,8 +19,9 @@ import msgspec
 import onceonly
 from onceonly_proof.campaign import queries, speculating
 from onceonly_proof.campaign.session import keep_running, say_ready, session, texts
-from onceonly_proof.campaign.targets.keyed import SEQUENCE
+from onceonly_proof.campaign.targets.keyed import NUMBER, SEQUENCE
 from onceonly_proof.campaign.task import CONF, ERROR, SPARK, STOP, TASK, Task
+from onceonly_proof.campaign.way import format_of
 from onceonly_proof.embedded.standalone import Standalone
 from onceonly_proof.parent import die_with_parent, end_with
 
@@ -43,13 +44,27 @@ def rows(spark: SparkSession, task: Task) -> DataFrame:
     # A broker that is down is the query's failure, and answered by its restart, within seconds.
     limits = {"default_api_timeout_ms": 10_000, "request_timeout_ms": 5_000}
     if task.format:
-        given = spark.readStream.format(task.format).options(**task.read).load()
+        given = read(spark, task)
         found = given.selectExpr(f"{task.key} as key", "cast(value as string) as value")
     else:
         found = texts(spark, task.servers, task.source, task.per_epoch, **limits)
     if task.query == queries.WINDOW:
         return by_window(found, queries.delay_s(task.per_epoch))
     return found.dropDuplicates(["value"]) if task.query in queries.DROPPING else found
+
+
+def read(spark: SparkSession, task: Task) -> DataFrame:
+    """Return the rows of a source beside Kafka; those of a collection are given anew by each start."""
+    if task.format != format_of("collection"):
+        return spark.readStream.format(task.format).options(**task.read).load()
+    lines = Path(task.read["path"]).read_text(encoding="utf-8").splitlines()
+    return onceonly.collection(
+        spark,
+        [(line,) for line in lines],
+        "value string",
+        rows_per_epoch=int(task.read["rows_per_epoch"]),
+        partitions=int(task.read["partitions"]),
+    )
 
 
 def by_window(found: DataFrame, delay_s: int) -> DataFrame:
@@ -99,7 +114,7 @@ def fitted(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     """Return the rows as a sink wants them: for one by key, numbered, and all of a key in one partition."""
     if options.get("sequence") != SEQUENCE:
         return df
-    numbered = df.selectExpr("key", "value", f"cast(get_json_object(value, '$.id') as bigint) as {SEQUENCE}")
+    numbered = df.selectExpr("key", "value", f"{NUMBER} as {SEQUENCE}")
     return numbered.repartition(_SLOTS, "key")
 
 

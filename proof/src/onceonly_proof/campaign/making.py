@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import UnavailableError
 from onceonly_proof.campaign import queries
-from onceonly_proof.campaign.sources import FORMAT, Place
+from onceonly_proof.campaign.sources import Place
 from onceonly_proof.campaign.sources.kafka import Topic
-from onceonly_proof.campaign.targets import by_sink
+from onceonly_proof.campaign.targets import KEYED, by_sink, keyed
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.way import format_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onceonly.model import Guarantee
     from onceonly_proof.campaign.plan import Plan
     from onceonly_proof.campaign.scene import Arena
-    from onceonly_proof.campaign.sources import Flow
+    from onceonly_proof.campaign.sources import Flow, Source
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 _CREATE_ATTEMPTS_MAX = 3
@@ -38,14 +38,15 @@ def make_task(arena: Arena, plan: Plan, guarantee: Guarantee, name: str, folder:
         create(kafka, f"in-{own}", plan.workload.partitions, {})
         flow: Flow = Topic(kafka.bootstrap_servers, f"in-{own}", plan.workload)
     else:
-        flow = source.flow(f"in-{own}", plan.workload, Place(folder, arena.points.env, arena.journals))
+        place = Place(folder, arena.points.env, arena.journals, arena.store)
+        flow = source.flow(f"in-{own}", plan.workload, place)
     create(kafka, f"out-{own}", plan.workload.targets, queries.topic_configs(plan.query))
     return Task(
         servers=kafka.bootstrap_servers,
         source=f"in-{own}",
-        format="" if source is None else FORMAT + format_of(arena.source_kind),
+        format="" if source is None else format_of(arena.source_kind),
         read=flow.options(),
-        key="" if source is None else source.key,
+        key="" if source is None else _key(source, plan.connector),
         target=f"out-{own}",
         files=str(folder / "files"),
         checkpoint=arena.store.address(folder),
@@ -63,6 +64,10 @@ def make_task(arena: Arena, plan: Plan, guarantee: Guarantee, name: str, folder:
             for sink, target in by_sink(plan.connector, arena.targets).items()
         },
     ), flow
+
+
+def _key(source: Source, connector: str) -> str:
+    return keyed.NUMBERED if KEYED.intersection(connector.split("+")) else source.key
 
 
 def create(kafka: EmbeddedKafka, topic: str, partitions: int, configs: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ from onceonly_proof.campaign import marks
 from onceonly_proof.campaign.folding import listed, spread
 from onceonly_proof.campaign.records import FOLDER, parted, read_all, records
 from onceonly_proof.campaign.result import read
-from onceonly_proof.campaign.way import LOSSY, REPEATING, way
+from onceonly_proof.campaign.way import KAFKA, LOSSY, REPEATING, way
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,8 +41,18 @@ _HEAD_OF_SOURCES = (
     "| source | sink | promise | crashes survived | replayed | faults fired | rows checked | lost before | again | "
     "anomalies | verdict | commit |\n|---|---|---|--:|--:|--:|--:|--:|--:|---|---|---|"
 )
+_CELLS = (
+    "Crashes by source and sink, whatever was promised; a sink may have had others beside it under one decision. A "
+    "campaign that was not clean is named by its verdict, and a cell without a number has none."
+)
+_IN_ORDER: Final = (
+    KAFKA, "files", "collection", "kinesis",
+    "rabbitmq", "rabbitmq-no-ids", "rabbitmq-stream", "http", "http-no-resume", "socket",
+)  # fmt: skip
 _WHY_MAX = 10
 _COMMIT_DIGITS = 7
+_ELSEWHERE = frozenset({"s3", "hdfs", "moto"})
+"""Stores where a file sink's files are, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +85,12 @@ class Line:
     def written(self) -> str:
         """What was written, in words, and where that was not usual."""
         return way("", self.sink, self.store, self.broker, self.query)
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """Its sinks, one by one; of files, also where they were."""
+        where = f" on {self.store}" if self.store.partition("+")[0] in _ELSEWHERE else ""
+        return tuple(f"{each}{where}" if each == "files" else each for each in self.sink.split("+"))
 
     @property
     def is_usual(self) -> bool:
@@ -119,6 +135,7 @@ def whole(result: Result | None, shown: Sequence[Line]) -> str:
     )
     parts = ["\n".join([head, *map(_row, shown)]), f"{_sum(shown)} {marks.LATER}"] if shown else []
     parts += [_SOURCES, "\n".join([_HEAD_OF_SOURCES, *map(_row_of_source, others)])] if others else []
+    parts += [_CELLS, _cells([*shown, *others])] if others else []
     if result is not None and result.rounds:
         versions = ", ".join(f"{name} {version}" for name, version in _versions(result).items())
         parts += [_summary(result), *_doubts(result), f"Run with {versions}.", *_recovery(result)]
@@ -184,6 +201,23 @@ def _row_of_source(line: Line) -> str:
         f"| {line.source} | {line.written} | {line.promise} | {line.crashes:,} | {line.replays:,} | {_fired(line)} | "
         f"{line.rows:,} | {lost} | {again} | {line.found} | {line.verdict} | {_commits(line)} |"
     )
+
+
+def _cells(shown: Sequence[Line]) -> str:
+    """Return the table of sources and sinks: how many crashes each pair has survived."""
+    sources = [each for each in _IN_ORDER if any((line.source or KAFKA) == each for line in shown)]
+    sinks = sorted({sink for line in shown for sink in line.sinks})
+    rows = []
+    for source in sources:
+        mine = [line for line in shown if (line.source or KAFKA) == source]
+        rows.append(f"| {source} | {' | '.join(_pair(mine, sink) for sink in sinks)} |")
+    return "\n".join([f"| from \\ to | {' | '.join(sinks)} |", "|---|" + "--:|" * len(sinks), *rows])
+
+
+def _pair(shown: Sequence[Line], sink: str) -> str:
+    mine = [line for line in shown if sink in line.sinks]
+    others = "".join(f" ({verdict})" for verdict in sorted({line.verdict for line in mine} - {"clean"}))
+    return f"{sum(line.crashes for line in mine):,}{others}" if mine else ""
 
 
 def _fired(line: Line) -> str:

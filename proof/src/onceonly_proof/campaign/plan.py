@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onceonly.model import Guarantee
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.kinds import KINDS
-from onceonly_proof.campaign.way import KAFKA, ONCE, way
+from onceonly_proof.campaign.way import KAFKA, ONCE, PRINTED, way
 from onceonly_proof.campaign.workload import Workload
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
     workload = queries.adapt(Workload.draw(draw), query)
     if early and ONCE.intersection(connector.split("+")):
         workload = workload.once()
+    if PRINTED in connector.split("+"):
+        workload = workload.printed()
     offered = {
         name: kind
         for name, kind in kinds.items()

@@ -30,7 +30,7 @@ from onceonly_proof.campaign.sources import SOURCES
 from onceonly_proof.campaign.stores import JOURNALS, STORES, Folders
 from onceonly_proof.campaign.targets import KEYED, TARGETS
 from onceonly_proof.campaign.values import FOLDER
-from onceonly_proof.campaign.way import JOURNALED, KAFKA, RANGED, sink_of, way
+from onceonly_proof.campaign.way import JOURNALED, KAFKA, ONCE, RANGED, REPEATING, sink_of, way
 from onceonly_proof.embedded.jars import checker_jar
 from onceonly_proof.process import of_the_dead
 from onceonly_proof.tla import formal
@@ -76,7 +76,7 @@ class CampaignOptions:
     query: str = ""
     """What the queries of all rounds do; empty where it is drawn."""
     source: str = KAFKA
-    """What all rounds read: Kafka, or one of ``way.SERVED``."""
+    """What all rounds read: Kafka, or one of ``sources.SOURCES``."""
 
 
 def run_campaign(options: CampaignOptions, console: Console) -> Result:
@@ -224,11 +224,7 @@ def _require_possible(options: CampaignOptions) -> None:
                     f"the sink {name} does not offer {options.guarantee.value}",
                     next_step="add --guarantee " + " or ".join(sorted(offered)),
                 )
-        if options.source != KAFKA and KEYED.intersection(connector.split("+")):
-            raise ConfigurationError(
-                f"{connector} needs keys, which rows of {options.source} lack here",
-                next_step="name another --sink, such as files, or leave out --source",
-            )
+        _require_countable(options, connector)
         if options.query and not queries.is_possible(options.query, connector, options.source):
             raise ConfigurationError(
                 f"{connector} refuses none of a campaign's rows, so that there are no {options.query}"
@@ -241,6 +237,23 @@ def _require_possible(options: CampaignOptions) -> None:
                 f"rows of {connector} cannot be shown early: only those of keyed stores can",
                 next_step=f"name another --sink ({', '.join(sorted(KEYED))}), or leave out --visible",
             )
+
+
+def _require_countable(options: CampaignOptions, connector: str) -> None:
+    """See that somebody can count what a source beside Kafka gives to keyed stores. Raises ``ConfigurationError``."""
+    sinks = set(connector.split("+"))
+    if options.source == KAFKA or not sinks & KEYED:
+        return
+    if options.source in REPEATING or (options.early and sinks & ONCE):
+        raise ConfigurationError(
+            f"rows of {options.source} may come again, and {connector} would show each once, or refuse them",
+            next_step="name another --source or --sink",
+        )
+    if sinks <= KEYED:
+        raise ConfigurationError(
+            f"nobody can count how much of {options.source} {connector} has, as its rows take each other's place",
+            next_step=f"put a sink beside it whose rows stay: --sink files+{connector}",
+        )
 
 
 def _require_model(options: CampaignOptions, console: Console) -> None:

@@ -25,7 +25,7 @@ from onceonly_proof.auditor.globbing import GLOBBING
 from onceonly_proof.auditor.letters import refused_by
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.sources.journal import JOURNAL
-from onceonly_proof.campaign.targets import STAGED, WithStaged
+from onceonly_proof.campaign.targets import STAGED, WithStaged, keyed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -261,6 +261,8 @@ def take_files(task: Task, *, moves: bool) -> None:
 def inputs(task: Task, flow: Flow) -> list[Input]:
     """Read the input back from its source; what a query drops is left out. Raises ``UnavailableError``."""
     found = flow.inputs()
+    if task.key == keyed.NUMBERED:
+        found = keyed.numbered(found)
     if task.query not in queries.DROPPING:
         return found
     first: dict[bytes, Input] = {}

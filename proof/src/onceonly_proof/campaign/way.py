@@ -16,13 +16,19 @@ RANGED: Final = frozenset({"kinesis"})
 """Sources whose ranges are fixed by who reads them first."""
 SERVED: Final = frozenset({"rabbitmq-stream"}) | JOURNALED | RANGED
 """Sources beside Kafka, each with a server of its own."""
+SERVERLESS: Final = frozenset({"collection", "files"})
+"""Sources that have none, so that none dies."""
+PRINTED: Final = "console"
+"""The sink whose rows travel through the driver's log, so that these have to be few and small."""
 ONCE: Final = frozenset({"cassandra"})
 """Keyed stores that take a key once in an epoch where rows are seen early, as no sequence tells which one is later."""
 
 _VARIANTS: Final = {"redis-cluster": "redis"}
 """Targets that are another kind of a sink's, by the name of that sink."""
-_FEEDS: Final = {"http-no-resume": "http", "rabbitmq-no-ids": "rabbitmq"}
-"""Sources that are another use of a format's, by the name of that format."""
+_FEEDS: Final = {"http-no-resume": "http", "rabbitmq-no-ids": "rabbitmq", "rabbitmq-stream": "rabbitmq.stream"}
+"""Sources that are another use of a format's, or have another name, by the name of that format."""
+_OF_SPARK: Final = {"files": "text"}
+"""Sources of Spark's own, by their formats."""
 
 
 def sink_of(name: str) -> str:
@@ -32,7 +38,7 @@ def sink_of(name: str) -> str:
 
 def format_of(source: str) -> str:
     """Return the name of the format that reads a source."""
-    return _FEEDS.get(source, source).replace("-", ".")
+    return _OF_SPARK.get(source, f"onceonly.{_FEEDS.get(source, source)}")
 
 
 def way(source: str, connector: str, store: str = "", broker: str = "", query: str = "") -> str:

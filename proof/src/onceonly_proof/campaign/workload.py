@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 
 _TICK_S = 0.05
 _EPOCHS_AHEAD = 6
+# Of a slot a thousand are, and a source without a limit gives all that is there.
+_PRINTED_PER_EPOCH = 150
 # Of what is written, so much may come again.
 _KEPT_EVERY = 10
 
@@ -59,6 +61,11 @@ class Workload:
     def once(self) -> Workload:
         """Return it with so many keys, in turn, that no epoch has one twice, and that later ones have each again."""
         return replace(self, keys=2 * _EPOCHS_AHEAD * self.per_epoch, in_turn=True)
+
+
+    def printed(self) -> Workload:
+        """Return it with rows so few and small that a sink prints all of an epoch."""
+        return replace(self, bytes_max=0, per_epoch=_PRINTED_PER_EPOCH, rows_per_s=_PRINTED_PER_EPOCH)
 
 
 def row(number: int, partition: int, position: int, padding: str) -> bytes:

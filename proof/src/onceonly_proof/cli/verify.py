@@ -18,28 +18,45 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _CONNECTORS = ("kafka", "files", "kafka+files")
-_DATABASES = ("sqlite", "duckdb", "mysql", "postgres", "kafka+postgres+mysql")
-_TABLES = ("delta", "iceberg", "kafka+delta")
+_DATABASES = ("sqlite", "duckdb", "mysql", "postgres")
+_TABLES = ("delta", "iceberg")
 _BY_KEY = ("redis", "redis-cluster", "cassandra", "opensearch", "elasticsearch")
-_FOUR = "kafka+postgres+opensearch+delta"
-_STREAMS = ("kinesis",)
-_SINKS = (*_CONNECTORS, *_DATABASES, *_TABLES, *_BY_KEY, _FOUR, *_STREAMS)
+_AT_LEAST_ONCE = ("kinesis", "socket", "console")
+_SINKS = ("kafka", "files", *_DATABASES, *_TABLES, *_BY_KEY, *_AT_LEAST_ONCE)
 _OF_RABBITMQ = ("rabbitmq", "rabbitmq-no-ids", "rabbitmq-stream")
-_SOURCES = ("kafka", "kinesis", *_OF_RABBITMQ, "http", "http-no-resume", "socket")
+_SOURCES = ("kafka", "kinesis", *_OF_RABBITMQ, "http", "http-no-resume", "socket", "collection", "files")
 _VISIBLE = ("decided", "early")
 _STORES = ("folder", "s3", "moto", "hdfs", "s3+journals", "moto+journals", "hdfs+journals")
 _QUERIES = ("unchanged", "letters", "hdfs", "rocksdb", "window")
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
 
 
+class _Connector(click.ParamType):
+    """Sinks, joined by ``+`` where they are to share a decision."""
+
+    name = "sinks"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return what was given, or fail with the names that there are."""
+        sinks = value.split("+")
+        for sink in sinks:
+            if sink not in _SINKS:
+                self.fail(f"{sink!r} is not one of {', '.join(_SINKS)}", param, ctx)
+        if len({sink.removesuffix("-cluster") for sink in sinks}) < len(sinks):
+            self.fail(f"{value!r} names a sink twice", param, ctx)
+        return value
+
+
 @click.group(invoke_without_command=True, subcommand_metavar="[KIND [OPTIONS]]")
 @click.option(
-    "--sink", "sinks", type=click.Choice(_SINKS), multiple=True, default=_CONNECTORS, show_default=True,
-    help="What is attacked, in turn; + puts both under one decision. Can be given several times.",
+    "--sink", "sinks", type=_Connector(), metavar="SINK[+SINK…]", multiple=True, default=_CONNECTORS,
+    show_default=True,
+    help="What is attacked; + puts several under one decision, and what is given several times is attacked in turn: "
+    f"{', '.join(_SINKS)}.",
 )  # fmt: skip
 @click.option(
     "--source", type=click.Choice(_SOURCES), default=_SOURCES[0], show_default=True,
-    help="What queries read. The servers of those beside Kafka are started for it, and die, too.",
+    help="What queries read. Servers beside Kafka are started for it, and die, too; a collection and files have none.",
 )  # fmt: skip
 @click.option(
     "--guarantee",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from onceonly.errors import UnavailableError
 from onceonly_proof.campaign.stores import Folders
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from onceonly_proof.campaign.stores import CheckpointStore
     from onceonly_proof.campaign.workload import Workload
 
-FORMAT: Final = "onceonly."
 Serving = TypeVar("Serving", bound="Server")
 
 
@@ -33,10 +32,17 @@ class Place:
     """What arms crash points in a process that is started for it."""
     store: CheckpointStore = field(default_factory=Folders)
     """Where its journal or its ranges are."""
+    checkpoints: CheckpointStore = field(default_factory=Folders)
+    """Where the checkpoint of the round's query is."""
 
     def at(self, name: str) -> str:
         """Return the address of a journal or of ranges."""
         return self.store.beside(self.folder, name)
+
+    @property
+    def checkpoint(self) -> str:
+        """The address of the query's checkpoint."""
+        return self.checkpoints.address(self.folder)
 
 
 class Flow(Feeder):

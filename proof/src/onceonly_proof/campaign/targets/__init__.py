@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from onceonly_proof.campaign.targets.cassandra import Cassandra
+from onceonly_proof.campaign.targets.console import Console
 from onceonly_proof.campaign.targets.delta import Delta
 from onceonly_proof.campaign.targets.duckdb import DuckDb
 from onceonly_proof.campaign.targets.elasticsearch import Elasticsearch
@@ -19,6 +20,7 @@ from onceonly_proof.campaign.targets.port import STAGED, Target, WithStaged
 from onceonly_proof.campaign.targets.postgres import Postgres
 from onceonly_proof.campaign.targets.redis import Redis
 from onceonly_proof.campaign.targets.redis_cluster import RedisCluster
+from onceonly_proof.campaign.targets.socket import Socket
 from onceonly_proof.campaign.targets.sqlite import Sqlite
 from onceonly_proof.campaign.targets.stored_files import StoredFiles
 from onceonly_proof.campaign.targets.stored_tables import Bucket, StoredDelta, StoredIceberg
@@ -56,13 +58,25 @@ TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "delta": Delta,
     "iceberg": Iceberg,
     "kinesis": Kinesis,
+    "socket": Socket,
+    "console": Console,
 }
 """By the name of the sink, or, where it is another kind of its target, as ``way.sink_of`` says."""
 SERVED: Final = frozenset(
-    {"mysql", "postgres", "redis", "redis-cluster", "cassandra", "opensearch", "elasticsearch", "kinesis"}
+    {
+        "mysql",
+        "postgres",
+        "redis",
+        "redis-cluster",
+        "cassandra",
+        "opensearch",
+        "elasticsearch",
+        "kinesis",
+        "socket",
+    }
 )
 """Those that have a server, which can be killed."""
-APPENDED: Final = frozenset({"kinesis"})
+APPENDED: Final = frozenset({"kinesis", "socket"})
 """Those to which executors write before the decision, at least once."""
 KEYED: Final = frozenset({"redis", "redis-cluster", "opensearch", "elasticsearch", "cassandra"})
 """Those where a row replaces what its key had, and can be seen early."""
