@@ -115,7 +115,7 @@ def test_spark_reads_epochs_and_writes_rewrites_and_expires_beside_them(
 
     waiting = bench.prepared(batch(12, 13), epoch=1)
     assert ids(spark) == list(range(12))  # nobody sees what is not decided
-    spark.sql(f"INSERT INTO {TABLE} SELECT id + 100, day, shop, at, price FROM {TABLE} WHERE id < 3")
+    spark.sql(f"INSERT INTO {TABLE} SELECT id + 100, day, shop, at, price FROM {TABLE} WHERE id < 3")  # noqa: S608  of this test
     spark.sql(f"DELETE FROM {TABLE} WHERE id = 101")  # noqa: S608  of this test
     assert bench.sink().commit(waiting) == Committed()
     assert bench.sink().commit(waiting) == AlreadyCommitted()

@@ -120,7 +120,9 @@ def test_each_pair_of_source_and_sink_has_the_crashes_of_all_campaigns_in_which_
         of("files", source="http", store="s3"),
         of("files", source="socket", anomalies={"lost": 1}),
     )
-    _, whole = blocks(fold(one(fired=1_200)), tuple(each for found in rounds for each in records(fold(found))))
+    _, whole = blocks(
+        fold(one(fired=1_200)), tuple(each for found in rounds for each in records(fold(found)))
+    )
     table = whole[whole.index("| from \\ to |") :].partition("\n\n")[0].splitlines()
     assert table == [
         "| from \\ to | files | files on s3 | kafka | redis |",

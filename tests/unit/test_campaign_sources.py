@@ -126,7 +126,7 @@ def test_sinks_by_key_are_counted_by_one_beside_them() -> None:
         run_campaign(options, Console(quiet=True))
     assert "--sink files+redis" in found.value.next_step
     for given in ({"source": "rabbitmq-no-ids"}, {"source": "socket", "early": True}):
-        options = CampaignOptions(crashes=1, connectors=("files+cassandra",), **given)  # type: ignore[arg-type]
+        options = CampaignOptions(crashes=1, connectors=("files+cassandra",), **given)
         with pytest.raises(ConfigurationError, match="may come again"):
             run_campaign(options, Console(quiet=True))
 
@@ -237,7 +237,7 @@ def test_a_job_gives_a_collection_as_whoever_has_one_does(
     flow = SOURCES["collection"](tmp_path).flow("x", workload, Place(tmp_path))
     task = msgspec.structs.replace(ANY, format=way.format_of("collection"), read=flow.options())
     given: list[Any] = []
-    monkeypatch.setattr(job.onceonly, "collection", lambda *told, **more: given.append((told, more)))
+    monkeypatch.setattr("onceonly.collection", lambda *told, **more: given.append((told, more)))
     spark: Any = object()
     job.read(spark, task)
     [((_, rows_, schema), more)] = given

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _POLL_S = 0.02
 _SLOTS = 2
+_COLLECTION, _PAUSE = format_of("collection"), "1 second"
 # The faults are more than any sensible strategy would answer.
 _RESTART = onceonly.FixedDelay(attempts=1_000_000, delay_s=0.05)
 
@@ -55,7 +57,7 @@ def rows(spark: SparkSession, task: Task) -> DataFrame:
 
 def read(spark: SparkSession, task: Task) -> DataFrame:
     """Return the rows of a source beside Kafka; those of a collection are given anew by each start."""
-    if task.format != format_of("collection"):
+    if task.format != _COLLECTION:
         return spark.readStream.format(task.format).options(**task.read).load()
     lines = Path(task.read["path"]).read_text(encoding="utf-8").splitlines()
     return onceonly.collection(
@@ -88,14 +90,13 @@ def by_window(found: DataFrame, delay_s: int) -> DataFrame:
 
 
 def start(spark: SparkSession, task: Task) -> StreamingQuery:
-    """Start the query: by the format of its sink, or all of them under one decision. Micro-batches without a pause."""
+    """Start the query: by the format of its sink, or all of them under one decision."""
     found = rows(spark, task)
     if len(task.sinks) == 1:
         (sink,) = task.sinks
         form = "kafka" if sink == SPARK else f"onceonly.{sink}"
         options = task.options(sink)
-        writer = fitted(found, options).writeStream.option("checkpointLocation", task.checkpoint)
-        return writer.format(form).options(**options).start()
+        return written(fitted(found, options), task).format(form).options(**options).start()
     sinks = [
         (options, onceonly.sink(f"onceonly.{name}", **options))
         for name, options in ((name, task.options(name)) for name in task.sinks)
@@ -106,8 +107,13 @@ def start(spark: SparkSession, task: Task) -> StreamingQuery:
             for options, sink in sinks:
                 epoch.write(fitted(df, options), sink)
 
+    return written(found, task).foreachBatch(write).start()
+
+
+def written(found: DataFrame, task: Task) -> DataStreamWriter:
+    """Return the writer of a query: without a pause, but for a collection, which shall last."""
     writer = found.writeStream.option("checkpointLocation", task.checkpoint)
-    return writer.foreachBatch(write).start()
+    return writer.trigger(processingTime=_PAUSE) if task.format == _COLLECTION else writer
 
 
 def fitted(df: DataFrame, options: Mapping[str, str]) -> DataFrame:

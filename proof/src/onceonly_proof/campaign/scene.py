@@ -39,7 +39,7 @@ _LOOK_S = 0.5
 # Bounds for a machine that many share; a healthy one needs a hundredth of them.
 _FIRE_TIMEOUT_S = 90.0
 _RECOVER_TIMEOUT_S = 180.0
-_DRAIN_TIMEOUT_S = 240.0
+_DRAIN_TIMEOUT_S = 480.0
 # After which time without an epoch nothing more is waited for, where nobody can tell how much is to come.
 _QUIET_S, _LOSSY_QUIET_S = 30.0, 6.0
 _VISIBLE_TIMEOUT_S = 20.0

@@ -25,7 +25,11 @@ ONCE: Final = frozenset({"cassandra"})
 
 _VARIANTS: Final = {"redis-cluster": "redis"}
 """Targets that are another kind of a sink's, by the name of that sink."""
-_FEEDS: Final = {"http-no-resume": "http", "rabbitmq-no-ids": "rabbitmq", "rabbitmq-stream": "rabbitmq.stream"}
+_FEEDS: Final = {
+    "http-no-resume": "http",
+    "rabbitmq-no-ids": "rabbitmq",
+    "rabbitmq-stream": "rabbitmq.stream",
+}
 """Sources that are another use of a format's, or have another name, by the name of that format."""
 _OF_SPARK: Final = {"files": "text"}
 """Sources of Spark's own, by their formats."""

@@ -62,7 +62,6 @@ class Workload:
         """Return it with so many keys, in turn, that no epoch has one twice, and that later ones have each again."""
         return replace(self, keys=2 * _EPOCHS_AHEAD * self.per_epoch, in_turn=True)
 
-
     def printed(self) -> Workload:
         """Return it with rows so few and small that a sink prints all of an epoch."""
         return replace(self, bytes_max=0, per_epoch=_PRINTED_PER_EPOCH, rows_per_s=_PRINTED_PER_EPOCH)

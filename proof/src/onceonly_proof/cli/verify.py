@@ -31,25 +31,21 @@ _QUERIES = ("unchanged", "letters", "hdfs", "rocksdb", "window")
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
 
 
-class _Connector(click.ParamType):
-    """Sinks, joined by ``+`` where they are to share a decision."""
-
-    name = "sinks"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return what was given, or fail with the names that there are."""
-        sinks = value.split("+")
+def _known(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what is attacked, or name what of it there is not, with all that there is."""
+    for connector in given:
+        sinks = connector.split("+")
         for sink in sinks:
             if sink not in _SINKS:
-                self.fail(f"{sink!r} is not one of {', '.join(_SINKS)}", param, ctx)
+                raise click.BadParameter(f"{sink!r} is not one of {', '.join(_SINKS)}.", param=parameter)
         if len({sink.removesuffix("-cluster") for sink in sinks}) < len(sinks):
-            self.fail(f"{value!r} names a sink twice", param, ctx)
-        return value
+            raise click.BadParameter(f"{connector!r} names a sink twice.", param=parameter)
+    return given
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[KIND [OPTIONS]]")
 @click.option(
-    "--sink", "sinks", type=_Connector(), metavar="SINK[+SINK…]", multiple=True, default=_CONNECTORS,
+    "--sink", "sinks", callback=_known, metavar="SINK[+SINK…]", multiple=True, default=_CONNECTORS,
     show_default=True,
     help="What is attacked; + puts several under one decision, and what is given several times is attacked in turn: "
     f"{', '.join(_SINKS)}.",

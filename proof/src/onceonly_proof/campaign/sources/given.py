@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _COLLECTION: Final = "collection/0"
 _FILES: Final = "files/0"
 """The input partition that a folder is; a row's position there is how many were read before it."""
-_ROWS: Final = 8_000
+_ROWS: Final = 4_000
 _ROWS_PER_EPOCH: Final = 20
-"""So few that a collection lasts a round: it cannot grow while a query runs."""
+"""So few that a collection lasts for minutes, at an epoch in a second: it cannot grow while a query runs."""
 _TASKS_MAX: Final = 2
 _FILES_PER_EPOCH: Final = 4
 

@@ -19,7 +19,7 @@ _TEXT: Final = "cast(value as string)"
 NUMBER: Final = f"cast(coalesce(get_json_object({_TEXT}, '$.id'), {_TEXT}) as bigint)"
 """The number of an input row, in SQL: a JSON object's ``id``, or all that it is."""
 NUMBERED: Final = f"cast({NUMBER} as string)"
-"""The key of rows of a source whose own keys are none, or say nothing of which row is newer: each has one of its own."""
+"""The key of rows of a source whose own keys are none, or do not say which row is newer: each has one of its own."""
 
 
 def numbered(rows: Iterable[Input]) -> list[Input]:
