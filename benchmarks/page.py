@@ -46,7 +46,7 @@ RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/perfor
 PICTURES = Path("docs/proof")
 COSTS: Mapping[Record, Path] = {record: PICTURES / f"costs-{record}.json" for record in RECORD_BYTES}
 PHASES = {rate: Path(f"docs/proof/phases-{rate}.json") for rate in (200, 5_000)}
-TLS, SYNCS = PICTURES / "benchmark-tls.json", PICTURES / "syncs.json"
+SYNCS = PICTURES / "syncs.json"
 HISTORY = PICTURES / "benchmark-history.json"
 """Relative to the project's folder. The pictures lie beside the record."""
 README, MARKS = Path("README.md"), "costs"
@@ -70,21 +70,18 @@ def page(
     spent: Sequence[costs.Costs] = (),
     epochs: Mapping[int, phases.Phases] | None = None,
     so_far: history.History = history.NONE,
-    over_tls: Results | None = None,
     synced: syncs.Costs | None = None,
 ) -> str:
     """Return the page, in Markdown.
 
     Pure. ``spent`` are costs, each of another size of row; ``epochs`` are the phases by records a second; ``so_far``
-    are the benchmarks before, and this one; ``over_tls`` is a benchmark of its own, and ``synced`` what the syncs of
-    Spark's files cost.
+    are the benchmarks before, and this one; ``synced`` is what the syncs of Spark's files cost.
     """
     parts = [
         _head(results),
         _ratios(results, {each.record: each for each in spent}, epochs or {}, so_far),
         _not_whole(results),
         _section(results, "throughput", "Throughput", _THROUGHPUT, _THROUGHPUT_FIGURES, digits=(0, 1)),
-        _over_tls(over_tls),
         _costs(results, spent),
         _section(results, "window", "Windows with state", _WINDOW, _THROUGHPUT_FIGURES, digits=(0, 1)),
         _memory(results),
@@ -108,7 +105,6 @@ def published(root: Path, results: Results) -> str:
         [each for each in spent if each is not None],
         epochs,
         past(root),
-        recorded(root / TLS, Results),
         recorded(root / SYNCS, syncs.Costs),
     )
 
@@ -249,7 +245,6 @@ _PHASES = (
     "--fresh`, by `python -m benchmarks.phases DIR --last 60 --warm 2`."
 )
 _LATENCY_FIGURES = ("p50_ms", "p99_ms")
-_TLS = "The sink over TLS: records a second, ours exactly once and Spark's own with our settings, medians of a run"
 _SYNCED = (
     "Median ms of an epoch of 20 rows to Kafka, with all syncs and without those of Spark's files, in turns; the cost "
     "is that of the middle half's means. What an epoch reads is synced beside its tasks, its own state after them. By"
@@ -566,36 +561,6 @@ def _epoch_floor(found: phases.Phases) -> dict[str, str]:
 
 def _waits(waits: Mapping[str, float]) -> str:
     return ", ".join(f"{waits[name]:.0f}" for name in ("p50_ms", "p95_ms", "p99_ms"))
-
-
-def _over_tls(found: Results | None) -> str:
-    if found is None:
-        return ""
-    speed = {(line.work, line.contender): line.median for line in lines(found.runs, _THROUGHPUT_FIGURES[:1])}
-    rows = []
-    for record, plain, sealed in _tls_works(found):
-        pairs = [(speed[work, ONCEONLY_EO], speed[work, SPARK_TUNED]) for work in (plain, sealed)]
-        cells = (f" {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |" for ours, theirs in pairs)
-        rows.append(f"| {RECORD_BYTES[record]:,} bytes |{''.join(cells)}\n")
-    return (
-        f"## Over TLS\n\n{_TLS} on {found.started[:10]} (`{found.versions.get('commit')}`; `{TLS}`).\n\n"
-        "| rows | ours, plain | Spark's | times | ours, TLS | Spark's | times |\n|---|--:|--:|--:|--:|--:|--:|\n"
-        f"{''.join(rows).rstrip()}"
-    )
-
-
-def _tls_works(found: Results) -> list[tuple[Record, str, str]]:
-    """Return the records that were sent over TLS and without, and the names of both works."""
-    works = {
-        (each.run.work.record, each.run.work.tls): each.run.work.name
-        for each in found.runs
-        if each.run.work.compression == "none"
-    }
-    return [
-        (record, works[record, False], works[record, True])
-        for record in RECORD_BYTES
-        if (record, True) in works
-    ]
 
 
 def _synced(found: syncs.Costs | None) -> str:
