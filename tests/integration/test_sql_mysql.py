@@ -21,12 +21,16 @@ from tests.unit.sql_bench import (
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost
+from onceonly.sinks.sql.dialects import mysql_loading
 from onceonly.sinks.sql.target import Target
+from onceonly.sinks.sql.texts import lines
 from onceonly_proof.embedded.mariadb import DATABASE, PASSWORD, EmbeddedMariaDb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from onceonly.sinks.sql.types import Match
 
 pytestmark = pytest.mark.integration
 
@@ -359,6 +363,59 @@ def test_what_a_trigger_refuses_is_found_before_the_decision(bench: Bench, way: 
         "CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not on Fridays'"
     )
     assert "not on Fridays" in refused(bench, rows(id=[1], name=["a"]), key="id").what
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["max_error_count = 0", "old_mode = 'NO_DUP_KEY_WARNINGS_WITH_IGNORE'"],
+    ids=["no text", "no warning"],
+)
+@pytest.mark.parametrize("triggers", ["checked", "trusted"])
+def test_a_row_that_a_load_leaves_out_without_a_word_is_noticed(
+    bench: Bench, setting: str, triggers: str
+) -> None:
+    bench.run("CREATE TABLE t (id BIGINT, name VARCHAR(20) UNIQUE)")
+    variable = setting.partition(" ")[0]
+    [(before,)] = bench.run(f"SELECT @@GLOBAL.{variable}")
+    bench.run(f"SET GLOBAL {setting}")
+    try:
+        error = refused(bench, rows(id=[1, 2], name=["a", "a"]), triggers=triggers)
+        assert isinstance(error, RecordRefusedError), error
+        assert "of 2 rows it has loaded 1" in error.what
+        bench.epoch(rows(id=[1, 2], name=["a", "b"]))
+    finally:
+        bench.run(f"SET GLOBAL {variable} = {before!r}")
+    assert bench.run("SELECT * FROM t") == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("key", ["", "id"])
+def test_no_load_has_so_many_rows_that_a_cluster_would_commit_in_the_midst_of_it(
+    bench: Bench, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By wsrep_load_data_splitting, a node of Galera's commits at each 10,000 rows of a statement."""
+    bench.run(IDS)
+    sizes: list[int] = []
+
+    def counted(batch: pa.RecordBatch, found: Match) -> memoryview:
+        sizes.append(batch.num_rows)
+        return lines(batch, found)
+
+    monkeypatch.setattr(mysql_loading, "lines", counted)
+    bench.epoch(rows(id=list(range(25_001)), name=["x"] * 25_001), key=key)
+    assert max(sizes) < 10_000
+    assert bench.run("SELECT COUNT(*), MIN(id), MAX(id) FROM t") == [(25_001, 0, 25_000)]
+
+
+def test_a_value_that_a_load_would_change_is_noticed_where_no_texts_are_kept(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT, name TEXT CHARACTER SET latin1)")
+    [(before,)] = bench.run("SELECT @@GLOBAL.max_error_count")
+    bench.run("SET GLOBAL max_error_count = 0")
+    try:
+        error = refused(bench, rows(id=[1], name=["☃"]))
+    finally:
+        bench.run(f"SET GLOBAL max_error_count = {before}")
+    assert isinstance(error, RecordRefusedError), error
+    assert "1 warning" in error.what
 
 
 @pytest.mark.parametrize(

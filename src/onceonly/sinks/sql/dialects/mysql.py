@@ -11,11 +11,11 @@ from urllib.parse import unquote
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
 from onceonly.sinks.sql.dialects.dialect import BOOKS, Dialect
+from onceonly.sinks.sql.dialects.mysql_loading import load
 from onceonly.sinks.sql.dialects.mysql_packets import send
 from onceonly.sinks.sql.dialects.mysql_tables import EXPLAINED, KEYS, TEMPORARY, TYPES, automatic, described
 from onceonly.sinks.sql.reading import ROWS
 from onceonly.sinks.sql.shape import DELETED, SEQUENCE
-from onceonly.sinks.sql.texts import lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -234,34 +234,7 @@ class MySql(Dialect):
         if not self._loads or not hasattr(os, "memfd_create"):
             self._insert(db, into, rows, match.table)
             return int(batch.num_rows)
-        names = [
-            f"@{place}" if _is_bytes(field) else self.quote(field.name)
-            for place, field in enumerate(rows.schema)
-        ]
-        # From lines, bytes come as \x and two digits each.
-        sets = [
-            f"{self.quote(field.name)} = UNHEX(SUBSTRING(@{place}, 3))"
-            for place, field in enumerate(rows.schema) if _is_bytes(field)
-        ]  # fmt: skip
-        file = os.memfd_create("onceonly")  # in memory, and of this process alone
-        try:
-            with open(file, "wb", closefd=False) as out:
-                out.write(lines(rows, match))
-            self.run(
-                db, f"LOAD DATA LOCAL INFILE '/proc/self/fd/{file}' INTO TABLE {into} CHARACTER SET utf8mb4 "
-                rf"FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' ({', '.join(names)})"
-                + (f" SET {', '.join(sets)}" if sets else ""),
-            )  # fmt: skip
-        finally:
-            os.close(file)
-        self._refuse_warnings(db)
-        return int(batch.num_rows)  # a trigger that passes a row over raises
-
-    def _refuse_warnings(self, db: Any) -> None:  # noqa: ANN401
-        """A load from the client turns errors into warnings, and leaves out rows, or changes them."""
-        for _, code, text in self.run(db, "SHOW WARNINGS LIMIT 1"):
-            kinds = _client().err.error_map
-            raise kinds.get(code, _client().err.DataError)(code, text)
+        return load(self, db, into, rows, match)
 
     def _insert(self, db: Any, into: str, rows: pa.RecordBatch, table: Table) -> None:  # noqa: ANN401
         marks = ", ".join([self.mark] * rows.num_columns)
@@ -372,15 +345,6 @@ def _tls(url: Url, host: str) -> ssl.SSLContext | None:
             f"a certificate that url names cannot be read: {error}", next_step="put it where the driver runs"
         ) from error
     return made
-
-
-def _is_bytes(field: pa.Field) -> bool:
-    import pyarrow as pa
-
-    kind = field.type
-    return bool(
-        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    )
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
