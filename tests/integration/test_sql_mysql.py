@@ -365,6 +365,41 @@ def test_what_a_trigger_refuses_is_found_before_the_decision(bench: Bench, way: 
     assert "not on Fridays" in refused(bench, rows(id=[1], name=["a"]), key="id").what
 
 
+@pytest.mark.parametrize("key", ["", "id"])
+def test_what_a_trigger_refuses_by_a_number_of_its_own_is_a_row(bench: Bench, way: None, key: str) -> None:
+    bench.run(IDS)
+    bench.run(
+        "CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW SIGNAL SQLSTATE '45000' "
+        "SET MYSQL_ERRNO = 30001, MESSAGE_TEXT = 'not on Fridays'"
+    )
+    error = refused(bench, rows(id=[1], name=["a"]), key=key)
+    assert isinstance(error, RecordRefusedError), error
+    assert "not on Fridays" in error.what
+
+
+@pytest.mark.parametrize("row_format", ["COMPACT", "DYNAMIC"])
+def test_a_row_that_no_page_has_room_for_is_found_before_the_decision(
+    bench: Bench, way: None, row_format: str
+) -> None:
+    """As tables of older servers may have, and those that were made while innodb_strict_mode was off."""
+    count, size, kind = {"COMPACT": (12, 1000, "TEXT"), "DYNAMIC": (50, 60, "VARCHAR(60)")}[row_format]
+    names = [f"c{number}" for number in range(count)]
+    columns = ", ".join(f"{name} {kind} CHARACTER SET utf8mb4" for name in names)
+    [(before,)] = bench.run("SELECT @@GLOBAL.innodb_strict_mode")
+    bench.run("SET GLOBAL innodb_strict_mode = 0")
+    try:
+        bench.run(f"CREATE TABLE t (id BIGINT, {columns}) ENGINE = InnoDB ROW_FORMAT = {row_format}")
+    finally:
+        bench.run(f"SET GLOBAL innodb_strict_mode = {before}")
+    fits = rows(id=[1], **{name: ["short"] for name in names})
+    bench.epoch(fits)
+    bench.run("DELETE FROM t")
+    bench.run("DELETE FROM onceonly_commits")
+    error = refused(bench, rows(id=[2], **{name: ["☃" * size] for name in names}))
+    assert isinstance(error, RecordRefusedError), error
+    assert "Row size too large" in error.what
+
+
 @pytest.mark.parametrize(
     "setting",
     ["max_error_count = 0", "old_mode = 'NO_DUP_KEY_WARNINGS_WITH_IGNORE'"],

@@ -126,6 +126,7 @@ def test_a_session_is_strict_in_utc_and_limited_in_the_words_of_its_server(
         (1062, "Duplicate entry '1' for key 'PRIMARY'", RecordRefusedError, "mend the row"),
         (1406, "Data too long for column 'a'", RecordRefusedError, "mend the row"),
         (3819, "Check constraint 'c' is violated", RecordRefusedError, "mend the row"),
+        (1118, "Row size too large (> 8126)", RecordRefusedError, "mend the row"),
         (1045, "Access denied for user 'u'", ConfigurationError, "password"),
         (1142, "INSERT command denied", ConfigurationError, "grant the user"),
         (1290, "running with the --read-only option", ConfigurationError, "not a replica"),

@@ -47,6 +47,12 @@ _PLAIN: Final[Mapping[str, dict[str, Any]]] = {
     "year": {"takes": ("int",), "low": 1901, "high": 2155},
 }
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
+_SETTINGS = "SHOW VARIABLES WHERE Variable_name IN ('max_allowed_packet', 'innodb_page_size')"
+_PAGE, _PAGE_MAX = 1 << 14, 1 << 15
+"""Bytes of a page where nobody says other; of larger ones than the second, a row has no more."""
+_INLINE, _POINTER, _NUMBER = 255, 40, 8
+_BEGINNING: Final[Mapping[str, int]] = {"compact": 788, "redundant": 788}
+"""How much of a long value stays in its row, by the row's format; of others, a pointer."""
 EXPLAINED: Final[Mapping[str, str]] = {
     "SELECT": "SELECT {1} FROM {0}",
     "INSERT": "INSERT INTO {0} ({1}) VALUES (DEFAULT)",
@@ -61,21 +67,22 @@ TEMPORARY = re.compile(r"CREATE TEMPORARY TABLES|ALL PRIVILEGES|GRANT [`'][^ ]* 
 def described(ask: Ask, schema: str, name: str, *, key: Sequence[str], deletes: bool) -> Table | None:
     """Look a table up, of which rows are replaced by ``key``; None where it is not there. In a transaction."""
     found = ask(
-        "SELECT t.TABLE_NAME, t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS, t.CREATE_OPTIONS "
+        "SELECT t.TABLE_NAME, t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS, t.CREATE_OPTIONS, t.ROW_FORMAT "
         "FROM information_schema.TABLES t LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE "
         "WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s", schema, name,
     )  # fmt: skip
     if not found:
         return None
-    name, kind, engine, transactions, options = found[0]
+    name, kind, engine, transactions, options, row_format = found[0]
     checks = _checks(ask, schema, name)
-    columns = tuple(
-        _column(dict(zip(_ASKED, row, strict=True)), checks)
+    told = [
+        dict(zip(_ASKED, row, strict=True))
         for row in ask(
             f"SELECT {', '.join(_ASKED)} FROM information_schema.COLUMNS "
             "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION", schema, name,
         )
-    )  # fmt: skip
+    ]  # fmt: skip
+    columns = tuple(_column(each, checks) for each in told)
     keys, doubts = _keys(ask, schema, name)
     doubts += [f"the check {text}" for text in checks if _json_of(text) is None]
     doubts += _others(ask, schema, name, key=key, deletes=deletes)
@@ -84,10 +91,11 @@ def described(ask: Ask, schema: str, name: str, *, key: Sequence[str], deletes: 
     passing = [each for each in doubts if each.startswith(("the trigger ", "the index "))]
     passing += [f"the unique columns {', '.join(key)}" for key in sorted(keys) if computed & set(key)]
     doubts += ["partitions"] if "partitioned" in (options or "").lower() else []
-    [(packet,)] = ask("SELECT @@max_allowed_packet")
+    settings = dict(ask(_SETTINGS))
+    doubts += _crowded(told, row_format or "", int(settings.get("innodb_page_size", _PAGE)))
     return Table(name=f"{schema}.{name}", columns=columns, keys=tuple(sorted(keys)), doubts=tuple(doubts),
                  passing=tuple(passing), wrong=_wrong(kind, engine, transactions),
-                 large=int(packet) // LONGER)  # fmt: skip
+                 large=int(settings["max_allowed_packet"]) // LONGER)  # fmt: skip
 
 
 _ASKED = (
@@ -95,6 +103,18 @@ _ASKED = (
     "CHARACTER_OCTET_LENGTH", "CHARACTER_SET_NAME", "COLLATION_NAME", "NUMERIC_PRECISION", "NUMERIC_SCALE",
     "DATETIME_PRECISION",
 )  # fmt: skip
+
+
+def _crowded(columns: Sequence[Mapping[str, Any]], row_format: str, page: int) -> list[str]:
+    """Return a doubt where a row whose values fit may still be too long for a page, which has to hold two. Pure.
+
+    What a value has beyond a beginning lies elsewhere, where its column may have more than 255 bytes.
+    """
+    beginning = _BEGINNING.get(row_format.lower(), _POINTER)
+    longest = [int(each["CHARACTER_OCTET_LENGTH"] or _NUMBER) for each in columns]
+    needed = sum(each if each <= _INLINE else min(each, beginning) for each in longest)
+    half = min(page, _PAGE_MAX) // 2 - page // 32
+    return [f"rows that are too long for a page of {page} bytes"] if needed > half else []
 
 
 def automatic(ask: Ask, schema: str, name: str) -> set[str]:
