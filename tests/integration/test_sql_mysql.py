@@ -637,6 +637,21 @@ def test_what_the_server_was_told_of_modes_and_zones_does_not_matter(
     assert bench.run("SELECT id, UNIX_TIMESTAMP(`when`) FROM t") == [(0, 1)]
 
 
+@pytest.mark.parametrize("setting", ["innodb_force_primary_key", "sql_safe_updates"])
+def test_a_server_that_asks_more_of_statements_takes_a_change_feed(
+    bench: Bench, server: EmbeddedMariaDb, setting: str
+) -> None:
+    bench.run(IDS)
+    server.sql(f"SET GLOBAL {setting} = 1")
+    try:
+        bench.options.update(key="id", op="op")
+        bench.epoch(rows(op=["c", "c"], id=[1, 2], name=["a", "b"]))
+        bench.epoch(rows(op=["d"], id=[1], name=pa.array([None], pa.string())), number=1)
+    finally:
+        server.sql(f"SET GLOBAL {setting} = 0")
+    assert bench.run("SELECT * FROM t") == [(2, "b")]
+
+
 def test_a_day_0_that_a_table_has_by_default_is_the_tables_own(bench: Bench, way: None) -> None:
     bench.run(
         "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, day DATE NOT NULL DEFAULT '0000-00-00', "

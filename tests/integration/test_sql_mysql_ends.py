@@ -118,6 +118,25 @@ def test_a_server_that_may_lose_what_was_committed_is_told_of(
     assert "innodb_flush_log_at_trx_commit = 2, and not 1: a crash or a power cut" in caplog.text
 
 
+def test_a_binary_log_that_may_lose_epochs_or_takes_none_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a power cut, InnoDB takes back what it has prepared and that log does not have."""
+    some = rows(id=[1], name=["a"])
+    with EmbeddedMariaDb(tmp_path / "server", settings={"log-bin": "binlog", "server-id": "1"}) as server:
+        bench = Bench(server.url, tmp_path, server.sql, options={"password": PASSWORD})
+        bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT)")
+        for syncs, is_told in ((1, False), (0, True)):
+            server.sql(f"SET GLOBAL sync_binlog = {syncs}")
+            bench.check(some)
+            assert ("sync_binlog = 0, and not 1: a crash or a power cut" in caplog.text) is is_told
+        server.sql("SET GLOBAL binlog_format = 'STATEMENT'")
+        with pytest.raises(ConfigurationError, match="BINLOG_FORMAT") as raised:
+            bench.check(some)
+        assert "MIXED or ROW" in raised.value.next_step
+        bench.close()
+
+
 def test_a_server_proves_who_it_is(tmp_path: Path) -> None:
     made, key = certificate(tmp_path)
     settings = {

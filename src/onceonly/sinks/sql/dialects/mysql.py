@@ -62,6 +62,7 @@ _TO_ACT: Final[Mapping[frozenset[int], str]] = {
     "and with a key CREATE TEMPORARY TABLES on the database",
     _READ_ONLY: "name the server that takes writes, and not a replica of it",
     _MISSING: "make it, or correct url and table (capitals may count)",
+    frozenset({1665}): "let the server write rows to its binary log (binlog_format MIXED or ROW)",
     frozenset({1153, 1162, 1301, 2020}): "let the server take larger packets (max_allowed_packet)",
 }
 
@@ -144,11 +145,11 @@ class MySql(Dialect):
         return f"GRANT CREATE TEMPORARY TABLES ON {place} TO {self._account(db)}"
 
     def lossy(self, db: Any) -> str:  # noqa: ANN401
-        try:
-            [(flushes,)] = self.run(db, "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit")
-        except self.errors:  # another engine
-            return ""
-        return "" if int(flushes) == 1 else f"innodb_flush_log_at_trx_commit = {flushes}, and not 1"
+        found = dict(self.run(db, _LOSSY))
+        # What is in the log of the engine alone is taken back after a crash, where there is one of the server's, too.
+        names = _FLUSHES if found.get("log_bin", "OFF") == "OFF" else (*_FLUSHES, "sync_binlog")
+        lossy = [name for name in names if found.get(name, "1") != "1"]  # another engine has no such
+        return " and ".join(f"{name} = {found[name]}, and not 1" for name in lossy)
 
     def _account(self, db: Any) -> str:  # noqa: ANN401
         [(account,)] = self.run(db, "SELECT CURRENT_USER()")
@@ -189,7 +190,8 @@ class MySql(Dialect):
             else f"max_execution_time = {seconds * 1000}"
         )
         self.run(db, f"SET SESSION sql_mode = '{_MODE}', time_zone = '+00:00', foreign_key_checks = 1, "
-                     f"unique_checks = 1, innodb_lock_wait_timeout = {seconds}, {limit}")  # fmt: skip
+                     f"unique_checks = 1, sql_safe_updates = 0, innodb_lock_wait_timeout = {seconds}, "
+                     f"{limit}")  # fmt: skip
         self.run(db, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
     def begin(self, db: Any) -> None:  # noqa: ANN401
@@ -282,9 +284,10 @@ class MySql(Dialect):
     def stage(self, match: Match) -> str:
         beside = [f"CAST(0 AS SIGNED) AS {DELETED}"] if match.op else []
         beside += [f"CAST(0 AS SIGNED) AS {SEQUENCE}"] if match.sequence else []
-        # An outer join has each column take null, as a deletion needs it.
+        # An outer join has each column take null, as a deletion needs it. Some servers take no table without a key.
         return (
-            f"CREATE TEMPORARY TABLE {self.staging} AS SELECT {', '.join([self.listed(match.columns), *beside])} "
+            f"CREATE TEMPORARY TABLE {self.staging} ({_NUMBER}) AS SELECT "
+            f"{', '.join([self.listed(match.columns), *beside])} "
             f"FROM (SELECT 1) AS onceonly_one LEFT JOIN {self.path(self.options.table)} ON 1 = 0 WHERE 1 = 0"
         )
 
