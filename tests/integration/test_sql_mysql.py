@@ -560,6 +560,18 @@ def test_who_may_not_write_is_told_which_right_is_missing(bench: Bench, server: 
     assert "grant the user SELECT, INSERT, UPDATE" in raised.value.next_step
 
 
+@pytest.mark.parametrize("password", ["dünn", "5 €"])
+def test_a_password_may_have_letters_of_all_kinds(
+    bench: Bench, server: EmbeddedMariaDb, password: str
+) -> None:
+    bench.run(IDS)
+    url = user(server, f"ALL ON {DATABASE}.*")
+    name = url.partition("//")[2].partition("@")[0]
+    server.sql(f"SET PASSWORD FOR {name}@'127.0.0.1' = PASSWORD('{password}')")
+    bench.options |= {"url": url, "password": password}
+    bench.epoch(rows(id=[1], name=["a"]))
+
+
 def test_rights_on_the_table_and_the_books_are_enough(bench: Bench, server: EmbeddedMariaDb) -> None:
     bench.run(IDS)
     bench.check(rows(id=[1], name=["a"]))  # it makes the books

@@ -8,7 +8,13 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
+from onceonly.errors import (
+    ConfigurationError,
+    OnceonlyError,
+    RecordRefusedError,
+    SetupError,
+    UnavailableError,
+)
 from onceonly.options import read_options
 from onceonly.sinks.sql.dialects import mysql, mysql_tables
 from onceonly.sinks.sql.dialects.mysql import MySql
@@ -77,6 +83,21 @@ def test_a_certificate_that_is_not_there_is_named() -> None:
     url = dialect("mysql://u@h/shop?ssl_ca=/none.pem").options.url
     with pytest.raises(ConfigurationError, match="cannot be read"):
         mysql._tls(url, "h")
+
+
+def test_a_package_that_a_log_in_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As caching_sha2_password does without TLS, which is how a MySQL 8 takes its users."""
+
+    def connect(**_: object) -> None:
+        message = (
+            "'cryptography' package is required for sha256_password or caching_sha2_password auth methods"
+        )
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(pymysql, "connect", connect)
+    with pytest.raises(SetupError, match="'cryptography' package is required") as raised:
+        dialect("mysql://u@localhost/shop").connect()
+    assert "PyMySQL[rsa]" in raised.value.next_step
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError, required
+from onceonly.errors import (
+    ConfigurationError,
+    OnceonlyError,
+    RecordRefusedError,
+    SetupError,
+    UnavailableError,
+    required,
+)
 from onceonly.sinks.sql.dialects.dialect import BOOKS, Dialect
 from onceonly.sinks.sql.dialects.mysql_loading import load
 from onceonly.sinks.sql.dialects.mysql_packets import send
@@ -159,13 +166,22 @@ class MySql(Dialect):
     def connect(self) -> Any:  # noqa: ANN401
         options, url = self.options, self.options.url
         host, port = _place(url)
-        db = _client().connect(
-            host=host, port=port, user=url.user or None, password=options.password.read() or "", database=url.path,
-            unix_socket=url.query.get("unix_socket"), ssl=_tls(url, host), ssl_disabled=_is_plain(url, host),
-            charset="utf8mb4", local_infile=True, autocommit=True, connect_timeout=max(1, int(options.connect_s)),
-            read_timeout=options.statement_s + options.connect_s, write_timeout=options.statement_s,
-            program_name="onceonly",
-        )  # fmt: skip
+        tls, is_plain = _tls(url, host), _is_plain(url, host)
+        password = (options.password.read() or "").encode()  # else the client takes it for Latin 1
+        try:
+            db = _client().connect(
+                host=host, port=port, user=url.user or None, password=password, database=url.path,
+                unix_socket=url.query.get("unix_socket"), ssl=tls, ssl_disabled=is_plain,
+                charset="utf8mb4", local_infile=True, autocommit=True, connect_timeout=max(1, int(options.connect_s)),
+                read_timeout=options.statement_s + options.connect_s, write_timeout=options.statement_s,
+                program_name="onceonly",
+            )  # fmt: skip
+        except RuntimeError as error:  # a package that this way to log in needs
+            raise SetupError(
+                f"{url} asks for a log-in that PyMySQL cannot do alone: {error}",
+                next_step="install what it names, as by pip install 'PyMySQL[rsa]', on the driver; or let url ask for "
+                "TLS (ssl_disabled=false), over which a password needs nothing more",
+            ) from error
         try:
             self._set_up(db)
         except BaseException:  # an interrupt, too
