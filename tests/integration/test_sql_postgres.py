@@ -514,6 +514,29 @@ def test_rows_of_a_table_with_policies_go_by_its_policies(postgres: EmbeddedPost
         bench.sink().commit(handle)
 
 
+def test_a_deletion_that_a_policy_passes_over_is_found_before_the_decision(
+    postgres: EmbeddedPostgres, bench: Bench
+) -> None:
+    user, name = f"u{uuid.uuid4().hex[:12]}", bench.url.rpartition("/")[2]
+    for statement in (
+        "CREATE TABLE t (id bigint PRIMARY KEY, name text)", BOOKS.format("onceonly_commits"),
+        "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY s ON t FOR SELECT USING (true)", "CREATE POLICY i ON t FOR INSERT WITH CHECK (true)",
+        "CREATE POLICY u ON t FOR UPDATE USING (true)", "CREATE POLICY d ON t FOR DELETE USING (name <> 'kept')",
+        f"CREATE ROLE {user} LOGIN PASSWORD 'p'",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON t, onceonly_commits TO {user}",
+    ):  # fmt: skip
+        bench.run(statement)
+    bench.options |= {"url": postgres.url(user, name), "password": "p", "key": "id", "op": "op"}
+    bench.epoch(rows(op=["c", "c"], id=[1, 2], name=["a", "kept"]))
+    bench.epoch(rows(op=["u", "d"], id=[2, 1], name=["kept", None]), number=1)
+    assert bench.run("SELECT * FROM t") == [(2, "kept")]
+    error = rehearsed(bench, rows(op=["d"], id=[2], name=pa.array([None], pa.string())), number=2)
+    assert isinstance(error, RecordRefusedError), error
+    assert "id 2 was deleted, and is there" in error.what
+    assert "policies of rows" in error.what
+
+
 @pytest.mark.parametrize("key", ["", "id"])
 def test_the_rows_that_a_table_refuses_beside_all_others_are_named(bench: Bench, key: str) -> None:
     require_sifted(bench, key)

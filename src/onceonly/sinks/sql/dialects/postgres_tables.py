@@ -70,7 +70,8 @@ SELECT c.oid::text, c.relkind::text, c.relpersistence::text, row_security_active
    WHERE t.isleaf AND (p.relpersistence = 'u' OR p.relkind = 'f' AND pg_relation_is_updatable(p.oid, false) & 8 > 0)
    LIMIT 1)
 FROM pg_class c WHERE c.oid = to_regclass(%s)"""
-_PASSING_OVER = ("the trigger ", "the rule ", "the child table ")
+_PASSING_OVER = ("the trigger ", "the rule ", "the child table ", "policies of rows")
+"""How doubts begin of what passes a row over: a policy calls no deletion an error that it does not permit."""
 _WRONG = {
     "v": "is a view",
     "m": "is a materialized view",
