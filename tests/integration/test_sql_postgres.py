@@ -514,6 +514,18 @@ def test_rows_of_a_table_with_policies_go_by_its_policies(postgres: EmbeddedPost
         bench.sink().commit(handle)
 
 
+@pytest.mark.parametrize("domain", ["text NOT NULL", "varchar(9) CHECK (VALUE IS NOT NULL)"])
+def test_a_deletion_needs_no_value_for_a_domain_that_takes_no_null(bench: Bench, domain: str) -> None:
+    bench.run(f"CREATE DOMAIN named AS {domain}")
+    bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name named)")
+    bench.options |= {"key": "id", "op": "op"}
+    bench.epoch(rows(op=["c", "c"], id=[1, 2], name=["a", "b"]))
+    bench.epoch(rows(op=["d", "u"], id=[1, 2], name=[None, "B"]), number=1)
+    assert bench.run("SELECT * FROM t") == [(2, "B")]
+    error = rehearsed(bench, rows(op=["c"], id=[3], name=pa.array([None], pa.string())), number=2)
+    assert isinstance(error, RecordRefusedError), "a row needs one"
+
+
 def test_a_deletion_that_a_policy_passes_over_is_found_before_the_decision(
     postgres: EmbeddedPostgres, bench: Bench
 ) -> None:

@@ -97,7 +97,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``required`` takes no null, ``filled`` has a default, ``computed`` is written by nobody. ``doubt`` says why a value
     that fits may be refused all the same; of one that is ``indexed``, a long one may, and where texts are kept by a
     ``charset`` that does not have all letters, one with any beyond ASCII. A text in which ``alike`` is found may be one
-    with another text.
+    with another text. ``beneath`` is the type that its own narrows, as a domain does, where that may be known.
     """
 
     name: str
@@ -121,6 +121,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     indexed: bool = False
     charset: str = ""
     alike: str = ""
+    beneath: str = ""
 
     def against(self, given: Given) -> str:
         """Say why it takes nothing of a type; empty where it takes all or a part of it."""

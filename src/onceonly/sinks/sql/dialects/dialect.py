@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onceonly.errors import OnceonlyError
     from onceonly.sinks.sql.options import SqlOptions
-    from onceonly.sinks.sql.types import Given, Match, Table
+    from onceonly.sinks.sql.types import Fit, Given, Match, Table
 
 
 _PART = "onceonly_part"
@@ -234,8 +234,12 @@ class Dialect(ABC):
         beside += [f"CAST(0 AS BIGINT) AS {SEQUENCE}"] if match.sequence else []
         return (
             f"CREATE TEMPORARY TABLE {self.staging.rpartition('.')[2]} AS SELECT "
-            f"{', '.join([self.listed(match.columns), *beside])} FROM {self.path(self.options.table)} WHERE 1 = 0"
+            f"{', '.join([*map(self.waits_as, match.fits), *beside])} FROM {self.path(self.options.table)} WHERE 1 = 0"
         )
+
+    def waits_as(self, fit: Fit) -> str:
+        """Return a column of the target as the staging table has it: it takes null, as a deletion is its key alone."""
+        return self.quote(fit.column.name)
 
     def unstage(self) -> str:
         """Return the statement that drops the staging table; empty where the end of the transaction does."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.sinks.sql.types import Given, Match, Table
+    from onceonly.sinks.sql.types import Fit, Given, Match, Table
 
 _NEW = {
     "bool": "boolean", "text": "text", "binary": "bytea", "date": "date", "instant": "timestamptz",
@@ -222,6 +222,10 @@ class Postgres(Dialect):
 
     def stage(self, match: Match) -> str:
         return super().stage(match).replace(" AS SELECT", " ON COMMIT DROP AS SELECT", 1)
+
+    def waits_as(self, fit: Fit) -> str:
+        name = super().waits_as(fit)
+        return f"CAST({name} AS {fit.column.beneath}) AS {name}" if fit.column.beneath else name
 
     def unstage(self) -> str:
         return ""

@@ -39,7 +39,8 @@ SELECT c.oid::text, c.relkind::text, c.relpersistence::text, row_security_active
        THEN b.typname ELSE '' END, a.attnotnull,
      coalesce(nullif(a.atttypmod, -1), t.typtypmod), t.typtype, a.atthasdef OR a.attidentity <> '',
      a.attgenerated <> '' OR a.attidentity = 'a', a.attgenerated <> '',
-     coalesce((SELECT NOT l.collisdeterministic FROM pg_collation l WHERE l.oid = a.attcollation), false)
+     coalesce((SELECT NOT l.collisdeterministic FROM pg_collation l WHERE l.oid = a.attcollation), false),
+     CASE t.typtype WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod) ELSE '' END
    ) ORDER BY a.attnum), '[]')
    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
      JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
@@ -97,7 +98,7 @@ def described(
             doubts.append(f"the index {index}")
     columns = []
     for row in attributes:
-        columns.append(_column(row[:8], indexed=row[0] in indexed))
+        columns.append(_column(row[:8], indexed=row[0] in indexed, beneath=row[10]))
         doubts += [f"the generated column {row[0]}"] if row[8] else []
         doubts += [f"the collation of {row[0]}"] if row[9] else []
     wrong = _UNLOGGED if persistence == "u" else _WRONG.get(kind, "")
@@ -115,7 +116,7 @@ def described(
     )
 
 
-def _column(row: list[Any], *, indexed: bool) -> Column:
+def _column(row: list[Any], *, indexed: bool, beneath: str) -> Column:
     name, declared, base, required, modifier, kind, filled, computed = row
     known = dict(_TYPES.get(base, {}))
     if kind == "e":
@@ -138,5 +139,6 @@ def _column(row: list[Any], *, indexed: bool) -> Column:
         filled=filled,
         computed=computed,
         indexed=indexed,
+        beneath=beneath,
         **known,
     )
