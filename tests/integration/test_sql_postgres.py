@@ -462,6 +462,9 @@ def test_the_password_of_the_environment_is_the_clients_own(
         ("postgresql:///d", None),
         ("postgresql:///d?host=/run/postgresql", None),
         ("postgresql:///d?host=db.example", "verify-full"),
+        ("postgresql:///d?hostaddr=10.0.0.1", "verify-full"),
+        ("postgresql://u@localhost/d?hostaddr=10.0.0.1", "verify-full"),
+        ("postgresql://u@db.example/d?hostaddr=127.0.0.1", None),
     ],
 )
 def test_tls_is_verified_where_the_server_is_on_another_machine(
@@ -470,6 +473,15 @@ def test_tls_is_verified_where_the_server_is_on_another_machine(
     settings = bench.sink(url=url)._target.sql._settings()  # type: ignore[attr-defined]
     assert settings.get("sslmode") == mode
     assert ("sslrootcert" in settings) is (mode == "verify-full")
+
+
+def test_tls_is_verified_where_the_environment_names_another_machine(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, mode in (("PGHOST", None), ("PGHOSTADDR", "verify-full")):
+        monkeypatch.setenv(name, "10.0.0.1")
+        settings = bench.sink(url="postgresql://u@localhost/d")._target.sql._settings()  # type: ignore[attr-defined]
+        assert settings.get("sslmode") == mode, name
 
 
 def test_hosts_and_ports_are_read_as_the_client_wants_them(bench: Bench) -> None:

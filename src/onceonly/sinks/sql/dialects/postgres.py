@@ -150,7 +150,9 @@ class Postgres(Dialect):
             "tcp_user_timeout": self._statement_ms,
             "keepalives_idle": 30,
         }
-        hosts = url.query.get("host") or url.hosts or os.environ.get("PGHOST", "")
+        # An address that is given beside a name is the one that is asked.
+        named = url.query.get("host") or url.hosts or os.environ.get("PGHOST", "")
+        hosts = url.query.get("hostaddr") or os.environ.get("PGHOSTADDR") or named
         is_local = all(map(_LOCAL.fullmatch, hosts.split(",")))
         if not is_local and "sslmode" not in url.query and "PGSSLMODE" not in os.environ:
             found["sslmode"] = "verify-full"
