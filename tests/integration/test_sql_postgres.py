@@ -475,6 +475,14 @@ def test_tls_is_verified_where_the_server_is_on_another_machine(
     assert ("sslrootcert" in settings) is (mode == "verify-full")
 
 
+def test_a_column_that_two_of_the_tables_could_be_goes_into_neither(bench: Bench) -> None:
+    bench.run('CREATE TABLE t ("Id" bigint, "id" bigint)')
+    with pytest.raises(ConfigurationError, match="no column ID"):
+        bench.check(rows(ID=[1]))
+    bench.epoch(rows(Id=[1], id=[2]))
+    assert bench.run('SELECT "Id", "id" FROM t') == [(1, 2)]
+
+
 def test_tls_is_verified_where_the_environment_names_another_machine(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,6 +197,7 @@ def test_a_value_that_the_column_would_not_keep_is_given_back(
         ("timestamp", pa.timestamp("us", "UTC")), ("timestamptz", pa.timestamp("us")), ("date", pa.timestamp("us")),
         ("timestamp", pa.date32()), ("integer[]", pa.list_(pa.int32())), ("text", pa.list_(pa.int32())),
         ("interval", pa.string()), ("inet", pa.string()), ("money", pa.decimal128(10, 2)), ("boolean", pa.int32()),
+        ("numeric(3,5)", pa.decimal128(5, 5)), ("numeric(3,-2)", pa.int64()),
     ],
 )  # fmt: skip
 def test_a_type_that_the_column_would_make_another_is_refused_by_name(

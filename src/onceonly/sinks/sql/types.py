@@ -14,7 +14,7 @@ import msgspec
 
 from onceonly.durable.sealed import decoder
 from onceonly.errors import ConfigurationError
-from onceonly.families.columns import require_told_apart
+from onceonly.families.columns import find, require_told_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -260,10 +260,9 @@ def match(
         raise ConfigurationError(f"{table.name} {table.wrong}", next_step="name another table")
     _refuse_options(given, key, op, sequence)
     theirs = {column.name: column for column in table.columns}
-    lower = {column.name.lower(): column for column in table.columns}
-    fits = []
+    names, fits = list(theirs), []
     for name, kind in given.items():
-        column = theirs.get(name) or lower.get(name.lower())
+        column = theirs.get(find(name, names) or "")
         if name == op or (column is None and name == sequence):
             continue
         if column is None:

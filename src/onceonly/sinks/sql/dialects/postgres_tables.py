@@ -125,8 +125,9 @@ def _column(row: list[Any], *, indexed: bool, beneath: str) -> Column:
         known["doubt"] = f"the domain {declared}"
     if base == "numeric" and modifier >= 0:
         precision, scale = (modifier - 4) >> 16 & 0xFFFF, (((modifier - 4) & 0x7FF) ^ 1024) - 1024
-        known |= {"digits": precision - scale, "scale": max(scale, 0), **whole(precision - scale)}
-        if scale < 0:
+        digits = max(precision - scale, 0)
+        known |= {"digits": digits, "scale": max(scale, 0), **whole(digits)}
+        if scale < 0 or scale > precision:
             known["takes"] = ()
     elif base in {"varchar", "bpchar"} and modifier >= 0:
         known["length"] = modifier - 4
