@@ -6,6 +6,7 @@ import decimal
 import socket
 import uuid
 from contextlib import closing
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -250,6 +251,43 @@ def test_a_server_that_is_too_old_is_named(bench: Bench, monkeypatch: pytest.Mon
     with pytest.raises(ConfigurationError, match="is a PostgreSQL 18") as raised:
         bench.check(rows(id=[1]))
     assert "12 or newer" in raised.value.next_step
+
+
+def test_a_server_that_has_used_up_its_numbers_makes_no_row_a_wrong_one(bench: Bench) -> None:
+    class Told(Exception):  # noqa: N818  as the client tells it
+        sqlstate = "54000"
+        diag = SimpleNamespace(
+            source_file="varsup.c", source_function="GetNewTransactionId", message_detail=None,
+            message_primary="database is not accepting commands that assign new transaction IDs to avoid wraparound",
+        )  # fmt: skip
+
+    told = bench.sink()._target.sql.told(Told())
+    assert isinstance(told, UnavailableError)
+    assert "vacuum" in told.next_step
+
+
+@pytest.mark.parametrize("code", ["U0001", "A1234"])
+def test_what_a_trigger_refuses_by_a_code_of_its_own_is_a_row(bench: Bench, code: str) -> None:
+    bench.run("CREATE TABLE t (id bigint, name text)")
+    body = f"BEGIN RAISE EXCEPTION 'not on Fridays' USING ERRCODE = '{code}'; END"
+    bench.run(f"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $${body}$$")
+    bench.run("CREATE TRIGGER tr BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f()")
+    error = rehearsed(bench, rows(id=[1], name=["a"]))
+    assert isinstance(error, RecordRefusedError), error
+    assert "not on Fridays" in error.what
+
+
+def test_a_published_table_that_others_could_not_follow_is_refused_before_the_first_record(
+    bench: Bench,
+) -> None:
+    bench.run("CREATE TABLE t (id bigint NOT NULL UNIQUE, name text)")
+    bench.run("CREATE PUBLICATION p FOR TABLE t")
+    some = rows(op=["c"], id=[1], name=["a"])
+    with pytest.raises(ConfigurationError, match="replica identity") as raised:
+        bench.check(some, key="id", op="op")
+    assert "REPLICA IDENTITY" in raised.value.next_step
+    bench.run("ALTER TABLE t REPLICA IDENTITY FULL")
+    bench.epoch(some, key="id", op="op")
 
 
 def test_a_uuid_in_two_spellings_is_found_before_the_decision(bench: Bench) -> None:

@@ -451,6 +451,19 @@ def test_a_partition_that_is_frozen_after_the_decision_leaves_the_epoch_pending(
     assert bench.run("SELECT * FROM t ORDER BY id") == [(1, "a"), (11, "b")]
 
 
+def test_an_epoch_that_the_server_gives_too_little_time_is_tried_again_and_told(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint, name text)")
+    some = rows(id=[1], name=["a"])
+    handle, _ = bench.stage(some, bench.check(some))
+    driver = bench.sink(url=f"{bench.url}?options=-ctransaction_timeout%3D300")
+    with closing(psycopg.connect(bench.url)) as other:
+        other.execute("LOCK TABLE t")
+        with pytest.raises(UnavailableError, match="transaction timeout") as raised:
+            driver.commit(handle)
+        assert "transaction_timeout" in raised.value.next_step
+    assert driver.commit(handle) == Committed()
+
+
 def test_a_partition_on_a_disk_that_the_server_may_not_write_is_waited_for(bench: Bench) -> None:
     driver, handle, facts = decided_for_two_partitions(bench)
     driver.close()  # its backend has the files open

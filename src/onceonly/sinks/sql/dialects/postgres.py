@@ -46,11 +46,17 @@ _CHECKS_POLICY = "ExecWithCheckOptions"
 """What in the server looks whether a policy lets a row in."""
 _CLOSED = {(code, "CheckValidResultRel") for code in ("0A000", "55000")}
 """A foreign table takes no rows; it is a partition, as others are refused before the first record."""
-_OF_FILES = {"md.c", "fd.c"}
+_OF_FILES, _OF_NUMBERS = {"md.c", "fd.c"}, {"varsup.c", "multixact.c"}
+"""Where in the server a file of its own fails, and where the numbers of transactions do that it has used up."""
+_RAISES, _PUBLISHES = "exec_stmt_raise", "CheckCmdReplicaIdentity"
+"""What in the server has a trigger's own word, and what looks whether others could follow a change."""
 _DISK_FULL = "53100"
-_TOO_LATE = "57014"
-_PASSING = ("08", "40", "53", "55", "57", "58", "XX", "25P03", "42P07")
+_TOO_LATE, _TOO_LONG = "57014", "25P04"
+"""Of a statement, and of a whole transaction; the second since PostgreSQL 17."""
+_PASSING = ("08", "40", "53", "55", "57", "58", "XX", "25P03", _TOO_LONG, "42P07")
 _REFUSED = ("21", "22", "23", "44", "54", "P0")
+_MEANT = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "55", "57", "58", "XX")
+"""The server's own codes, which a trigger may raise, too, and then means what they do; of others it has the word."""
 # Whoever was not let in is told no code.
 _TLS = re.compile(r"certificate|SSL|root\.crt", re.IGNORECASE)
 _CONFIGURED = re.compile(
@@ -77,26 +83,41 @@ class Postgres(Dialect):
         code = getattr(error, "sqlstate", None) or ""
         what = f"{self.options.url}: {_sentence(error)}"
         source = getattr(error, "diag", None)
-        if (code, getattr(source, "source_function", "")) in _CLOSED:
+        file, function = getattr(source, "source_file", ""), getattr(source, "source_function", "")
+        if (code, function) in _CLOSED:
             return RecordRefusedError(
                 what, next_step="leave rows of that partition out of the query, or have it take rows again"
             )
-        if code == _FORBIDDEN and getattr(source, "source_file", "") in _OF_FILES:
-            return UnavailableError(
-                f"{self.options.url} may not write a file of its own: {_sentence(error)}",
-                next_step=f"see to its disk, which may be mounted read-only; {GOES_ON}",
-            )
-        if code.startswith(_REFUSED) or self._is_kept_by_policy(error):
+        if trouble := self._of_its_own(code, file, _sentence(error)):
+            return trouble
+        is_raised = function == _RAISES and not code.startswith(_MEANT)
+        if code.startswith(_REFUSED) or is_raised or self._is_kept_by_policy(error):
             return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
         if code == _DISK_FULL:
             return self.no_room(_sentence(error))
         if code == _TOO_LATE:
             return self.too_late(what)
-        if not code or code.startswith(_PASSING):
-            return UnavailableError(what, next_step=_SEE_TO_IT)
+        if function != _PUBLISHES and (not code or code.startswith(_PASSING)):
+            return UnavailableError(what, next_step=_PASSES.get(code, _SEE_TO_IT))
         return ConfigurationError(
-            what, next_step=_ADVICE.get(code, "see the url, the user and what it is granted")
+            what,
+            next_step=_ADVICE.get(function)
+            or _ADVICE.get(code, "see the url, the user and what it is granted"),
         )
+
+    def _of_its_own(self, code: str, file: str, said: str) -> UnavailableError | None:
+        """Return what it means where the server cannot write what it needs itself, whoever asks; None elsewhere."""
+        if file in _OF_NUMBERS:  # whose code is that of a row which is too long
+            return UnavailableError(
+                f"{self.options.url} takes no writes: {said}",
+                next_step=f"see to what keeps it from vacuuming (old transactions, slots), and vacuum; {GOES_ON}",
+            )
+        if code == _FORBIDDEN and file in _OF_FILES:
+            return UnavailableError(
+                f"{self.options.url} may not write a file of its own: {said}",
+                next_step=f"see to its disk, which may be mounted read-only; {GOES_ON}",
+            )
+        return None
 
     def is_duplicate(self, error: Exception) -> bool:
         return getattr(error, "sqlstate", None) == "23505"
@@ -265,7 +286,12 @@ class Postgres(Dialect):
 
 
 _SEE_TO_IT = "see to the server and the network, and start the query again"
+_PASSES = {
+    _TOO_LONG: "let transaction_timeout of the server, or of this user, give an epoch more time, and start the query "
+    "again",
+}
 _ADVICE = {
+    _PUBLISHES: "give the table a primary key, or ALTER TABLE … REPLICA IDENTITY; or do not publish it",
     "25006": "the server only reads (a replica?): name the one that takes writes, e.g. by "
     "?target_session_attrs=read-write",
     _FORBIDDEN: "have the user granted what the sentence names; it needs INSERT on the table (with a key also SELECT "
