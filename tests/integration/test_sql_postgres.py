@@ -308,6 +308,14 @@ def test_a_value_too_long_for_an_index_is_found_before_the_decision(bench: Bench
     assert "index row" in error.what
 
 
+def test_values_that_are_together_too_long_for_an_index_are_found_before_the_decision(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (a text, b text, c text, d text, PRIMARY KEY (a, b, c, d))")
+    noise = {name: ["".join(uuid.uuid4().hex for _ in range(22))] for name in "abcd"}
+    error = rehearsed(bench, rows(**noise), key="a,b,c,d")
+    assert isinstance(error, RecordRefusedError)
+    assert "index row" in error.what
+
+
 def test_a_table_with_nothing_to_refuse_by_is_not_rehearsed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

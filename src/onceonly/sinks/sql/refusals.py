@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _UNKNOWN = -1
-_INDEXED_BYTES = 800
+_INDEXED_BYTES, _INDEX_ROW_BYTES = 800, 2_600
+"""Of one value, and of all that an index has of a row."""
 _YEAR_MICROS = 31_556_952_000_000
 _MEND = "mend the row, or filter it out"
 
@@ -60,15 +61,16 @@ def refused(batch: pa.RecordBatch, match: Match) -> list[Refused]:
 def is_doubtful(batch: pa.RecordBatch, match: Match) -> bool:
     """Say whether a value that fits may be refused all the same.
 
-    It is longer than an index may take, which depends on how that packs it; has letters that a charset may not; or is a
-    key that the table may take for another one.
+    It is longer than an index may take, alone or with others, which depends on how that packs it; has letters that a
+    charset may not; or is a key that the table may take for another one.
     """
     import pyarrow.compute as pc
 
-    lengths = (pc.max(pc.binary_length(batch[name])).as_py() or 0 for name in match.indexed)
+    lengths = [pc.max(pc.binary_length(batch[name])).as_py() or 0 for name in match.indexed]
+    is_long = any(length > _INDEXED_BYTES for length in lengths) or sum(lengths) > _INDEX_ROW_BYTES
     plain = (pc.all(pc.string_is_ascii(batch[name])).as_py() is not False for name in match.lettered)
     alike = (pc.any(pc.match_substring_regex(batch[name], part)).as_py() for name, part in match.alike)
-    return any(length > _INDEXED_BYTES for length in lengths) or any(alike) or not all(plain)
+    return is_long or any(alike) or not all(plain)
 
 
 def is_large(batch: pa.RecordBatch, match: Match) -> bool:
