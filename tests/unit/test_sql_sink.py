@@ -387,6 +387,18 @@ def test_a_deletion_that_a_trigger_passes_over_is_refused_before_the_decision(be
     assert bench.run("SELECT * FROM t") == [(1, "a")]
 
 
+@pytest.mark.parametrize("key", ["", "id"])
+def test_a_trigger_is_seen_however_it_spells_its_table(bench: Bench, key: str) -> None:
+    """SQLite keeps the table's name as the trigger's statement had it."""
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT)")
+    bench.run("CREATE TRIGGER tr BEFORE INSERT ON T WHEN NEW.id = 2 BEGIN SELECT RAISE(IGNORE); END")
+    some = rows(id=[1, 2, 3], name=["a", "b", "c"])
+    facts = bench.check(some, key=key)
+    handle, _ = bench.stage(some, facts, key=key)
+    with pytest.raises(RecordRefusedError, match="no error; the table has the trigger tr"):
+        bench.sink(key=key).rehearse([handle], facts)
+
+
 def test_books_that_pass_over_what_is_noted_are_refused_at_the_start(bench: Bench) -> None:
     bench.run("CREATE TABLE t (id BIGINT)")
     bench.check(rows(id=[1]))
@@ -402,6 +414,34 @@ def test_a_deletion_that_another_table_forbids_is_found_before_the_decision(benc
     bench.run("INSERT INTO child VALUES (1)")
     error = refused(bench, rows(op=["d"], id=[1], name=pa.array([None], pa.string())), key="id", op="op")
     assert "FOREIGN KEY" in error.what
+
+
+@pytest.mark.parametrize(
+    ("child", "options", "is_taken"),
+    [
+        ("t_id BIGINT REFERENCES T (id) DEFERRABLE INITIALLY DEFERRED", {"key": "id", "op": "op"}, False),
+        ("t_id BIGINT REFERENCES t DEFERRABLE INITIALLY DEFERRED", {"key": "id", "op": "op"}, False),
+        ("t_id BIGINT REFERENCES t (id) DEFERRABLE INITIALLY DEFERRED", {"key": "id"}, True),
+        (
+            "t_id BIGINT REFERENCES t (id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED",
+            {"key": "id", "op": "op"}, True,
+        ),
+        ("name TEXT REFERENCES t (name) DEFERRABLE INITIALLY DEFERRED", {"key": "id"}, False),
+        ("name TEXT REFERENCES t (name) DEFERRABLE INITIALLY DEFERRED", {}, True),
+    ],
+)  # fmt: skip
+def test_what_another_table_would_forbid_at_the_commit_alone_is_refused_before_the_first_record(
+    bench: Bench, child: str, options: dict[str, str], *, is_taken: bool
+) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT UNIQUE)")
+    bench.run(f"CREATE TABLE child ({child})")
+    some = rows(op=["c"], id=[1], name=["a"]) if "op" in options else rows(id=[1], name=["a"])
+    bench.options |= options
+    if is_taken:
+        bench.epoch(some)
+        return
+    with pytest.raises(ConfigurationError, match="foreign key of child to it that is only checked at COMMIT"):
+        bench.check(some)
 
 
 def test_a_constraint_put_in_after_the_decision_leaves_the_epoch_pending_and_is_named(bench: Bench) -> None:

@@ -40,6 +40,10 @@ _PASSING = {"BUSY", "LOCKED", "IOERR", "NOMEM", "INTERRUPT", "PROTOCOL", "SCHEMA
 _REFUSED = {"CONSTRAINT", "MISMATCH", "TOOBIG"}
 _TWICE = {"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"}
 
+_LATE = "NO ACTION"
+"""What a foreign key does that may be looked at late; RESTRICT looks at once, whatever else it says."""
+_AT_COMMIT = "is only checked at COMMIT (INITIALLY DEFERRED), after the decision"
+
 
 class Sqlite(Dialect):
     """A database in a file of the driver's machine."""
@@ -140,7 +144,7 @@ class Sqlite(Dialect):
             keys=tuple(sorted(keys)),
             doubts=(*doubts, *triggers, *self._doubts(db, table, sql or "", columns)),
             passing=tuple(triggers),
-            wrong=_wrong(kind, sql or ""),
+            wrong=_wrong(kind, sql or "") or self._forbidden_late(db, table),
         )
 
     def _keys(self, db: Any, table: str) -> tuple[set[tuple[str, ...]], list[str]]:  # noqa: ANN401
@@ -157,7 +161,8 @@ class Sqlite(Dialect):
         return keys, doubts
 
     def _triggers(self, db: Any, table: str) -> list[str]:  # noqa: ANN401
-        of_it = "SELECT name FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ?"
+        # It has the table's name as whoever made it wrote that.
+        of_it = "SELECT name FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE"
         return [f"the trigger {name}" for (name,) in self.run(db, of_it, (table,))]
 
     def _doubts(self, db: Any, table: str, sql: str, columns: list[Column]) -> list[str]:  # noqa: ANN401
@@ -172,6 +177,19 @@ class Sqlite(Dialect):
             )
             found += [f"a foreign key of {other}" for (other,) in self.run(db, referred, (table,))]
         return found
+
+    def _forbidden_late(self, db: Any, table: str) -> str:  # noqa: ANN401
+        """Say by which table's foreign key a change may be refused at the commit alone; empty where by none."""
+        given, key = self.options, {each.lower() for each in self.options.key}
+        for child, column, on_delete, on_update in self.run(
+            db, 'SELECT m.name, f."to", f.on_delete, f.on_update FROM main.sqlite_master m, '
+            "pragma_foreign_key_list(m.name) f WHERE m.type = 'table' AND f.\"table\" = ? COLLATE NOCASE "
+            "AND m.sql LIKE '%INITIALLY%DEFERRED%' ORDER BY m.name", (table,),
+        ):  # fmt: skip
+            is_changed = bool(key) and column is not None and column.lower() not in key
+            if (given.op and on_delete == _LATE) or (is_changed and on_update == _LATE):
+                return f"has a foreign key of {child} to it that {_AT_COMMIT}"
+        return ""
 
     def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002  as other dialects
         return _TYPES.get(given.kind, "")
@@ -208,7 +226,7 @@ def _wrong(kind: str, sql: str) -> str:
     if re.match(r"\s*CREATE\s+VIRTUAL\b", sql, re.IGNORECASE):
         return "is a virtual table"
     if re.search(r"\bINITIALLY\s+DEFERRED\b", sql, re.IGNORECASE):
-        return "has a foreign key that is only checked at COMMIT (INITIALLY DEFERRED), after the decision"
+        return f"has a foreign key that {_AT_COMMIT}"
     return ""
 
 
