@@ -529,6 +529,31 @@ def test_a_server_that_begins_to_throw_keys_away_is_told_of_once(
         assert ["in memory alone (appendonly is not set)" in each for each in told()] == [True]
 
 
+def test_a_password_that_is_changed_while_the_query_runs_is_read_at_the_next_connect(
+    bench: Bench, tmp_path: Path
+) -> None:
+    user, secret = f"u{uuid.uuid4().hex}", tmp_path / "password"
+    with bench.raw() as raw:
+        raw.execute_command("ACL", "SETUSER", user, "on", ">old", "~*", "+@all")
+        secret.write_text("old\n", encoding="utf-8")
+        bench.options |= {"user": user, "password.file": str(secret)}
+        driver = bench.sink()
+        first, second, third = (bench.staged(rows(a=str(epoch)), epoch=epoch) for epoch in range(3))
+        assert driver.commit(first) == Committed()
+        raw.execute_command("ACL", "SETUSER", user, "resetpass", ">new")
+        raw.execute_command("CLIENT", "KILL", "USER", user)
+        secret.write_text("new\n", encoding="utf-8")
+        assert driver.commit(second) == Committed()
+        raw.execute_command("CLIENT", "KILL", "USER", user)
+        secret.unlink()
+        for _ in range(2):  # and nobody goes on without it
+            with pytest.raises(ConfigurationError, match="cannot be read"):
+                driver.commit(third)
+        secret.write_text("new\n", encoding="utf-8")
+        assert driver.commit(third) == Committed()
+        raw.execute_command("ACL", "DELUSER", user)
+
+
 def test_each_refusal_of_the_server_has_its_sentence(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -220,6 +221,24 @@ def test_who_writes_says_so(url: str) -> None:
         each.put(rows(1), 7)
         each.close()
     assert [authorization for *_, authorization in Cluster.asked] == ["ApiKey a2V5"] * 2
+
+
+@pytest.mark.parametrize("kind", [OpenSearchSink, ElasticsearchSink])
+def test_a_password_in_a_file_may_be_changed_while_the_query_runs(
+    url: str, kind: type[OpenSearchSink], tmp_path: Path
+) -> None:
+    Cluster.answers += [bulk(item(200))]
+    file = tmp_path / "password"
+    sink = kind({**GIVEN, "url": url, "user": "me", "password.file": str(file)})
+    for password in ("first", "s€cond"):
+        file.write_text(f"{password}\n", encoding="utf-8")
+        sink.put(rows(1), 7)
+        word = Cluster.asked[-1][3].removeprefix("Basic ")
+        assert base64.b64decode(word).decode() == f"me:{password}"
+    file.unlink()
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        sink.put(rows(1), 7)
+    sink.close()
 
 
 def test_threads_that_ask_at_once_keep_a_connection_each(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -41,13 +42,7 @@ class OpenSearchClient:
             import opensearchpy
         self._options = options
         self._errors = opensearchpy.exceptions
-        more: dict[str, Any] = (
-            {"http_auth": (options.user, options.password.read() or "")} if options.user else {}
-        )
-        if options.api_key:
-            more = {"headers": {"authorization": f"ApiKey {options.api_key}"}}
-        if options.ca:
-            more["ca_certs"] = options.ca
+        more: dict[str, Any] = {"ca_certs": options.ca} if options.ca else {}
         self._client = opensearchpy.OpenSearch(
             hosts=list(options.urls),
             timeout=options.timeout_s,
@@ -61,13 +56,14 @@ class OpenSearchClient:
         self, method: str, path: str, body: bytes | None, *, lines: bool, fine: Sequence[int]
     ) -> tuple[int, Any]:
         kind = "application/x-ndjson" if lines else "application/json"
+        headers = login(self._options) | ({"content-type": kind} if body is not None else {})
         try:
             answer = self._client.transport.perform_request(
                 method,
                 path,
                 params={"ignore": list(fine)} if fine else None,
                 body=body,
-                headers={"content-type": kind} if body is not None else None,
+                headers=headers or None,
             )
         except self._errors.SSLError as error:
             raise no_answer(error, self._options, tls=True) from error
@@ -99,13 +95,7 @@ class ElasticsearchClient:
         self._options = options
         self._transport = elastic_transport
         self._errors = elasticsearch
-        more: dict[str, Any] = (
-            {"basic_auth": (options.user, options.password.read() or "")} if options.user else {}
-        )
-        if options.api_key:
-            more = {"api_key": options.api_key}
-        if options.ca:
-            more["ca_certs"] = options.ca
+        more: dict[str, Any] = {"ca_certs": options.ca} if options.ca else {}
         self._client = elasticsearch.Elasticsearch(
             hosts=list(options.urls), request_timeout=options.timeout_s, max_retries=0, **more
         )
@@ -115,7 +105,7 @@ class ElasticsearchClient:
     ) -> tuple[int, Any]:
         del fine  # it tells nobody anyway
         accepted = "application/vnd.elasticsearch+json; compatible-with=8"
-        headers = {"accept": accepted}
+        headers = login(self._options) | {"accept": accepted}
         if body is not None:
             headers["content-type"] = accepted.replace("+json", "+x-ndjson") if lines else accepted
         try:
@@ -139,6 +129,19 @@ class ElasticsearchClient:
 
     def close(self) -> None:
         self._client.close()
+
+
+def login(options: SearchOptions) -> dict[str, str]:
+    """Return the header that says who comes, none where nobody does. Raises ``ConfigurationError``.
+
+    For each request anew, as a file may have another password by then.
+    """
+    if options.api_key:
+        return {"authorization": f"ApiKey {options.api_key}"}
+    if not options.user:
+        return {}
+    told = f"{options.user}:{options.password.read() or ''}"
+    return {"authorization": f"Basic {base64.b64encode(told.encode()).decode()}"}
 
 
 def no_answer(error: Exception, options: SearchOptions, *, tls: bool = False) -> OnceonlyError:

@@ -6,7 +6,7 @@ import hashlib
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from onceonly.errors import required
+from onceonly.errors import OnceonlyError, required
 from onceonly.sinks.redis.answers import meaning
 from onceonly.sinks.redis.cluster import Cluster
 from onceonly.sinks.redis.slots import slot_of
@@ -130,6 +130,8 @@ class Connections:
         except (RedisError, OSError) as error:
             if self._cluster is not None:
                 self._cluster.forget()
+            if isinstance(error.__cause__, OnceonlyError):  # of the password
+                raise error.__cause__ from error
             raise meaning(error, self._options) from error
 
     def _nodes(self) -> Cluster:
@@ -161,13 +163,12 @@ class Connections:
             host=host,
             port=port,
             db=given.database if database is None else database,
-            username=given.user,
-            password=given.password.read(),
             socket_timeout=given.timeout_s,
             socket_connect_timeout=min(given.timeout_s, 10),
             # Whoever calls us tries again; a connection that was closed while it was idle needs no more than this.
             retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=2),
             protocol=2,
+            **_login(given),
             **tls,
         )
 
@@ -176,6 +177,25 @@ def _require_package() -> None:
     """See that the client can be imported. Raises ``SetupError``."""
     with required("the sink redis needs the package redis", extra="redis"):
         import redis  # noqa: F401
+
+
+def _login(options: RedisOptions) -> dict[str, Any]:
+    """Return who comes. A file is read at each connect, as it may have another password by then."""
+    if options.password.file is None:
+        return {"username": options.user, "password": options.password.read()}
+    from redis.credentials import CredentialProvider
+    from redis.exceptions import RedisError
+
+    class Login(CredentialProvider):
+        def get_credentials(self) -> tuple[str] | tuple[str, str]:
+            try:
+                password = options.password.read() or ""
+            except OnceonlyError as error:
+                # For another error, the client would keep the connection, on which nobody is logged in.
+                raise RedisError(error.what) from error
+            return (options.user, password) if options.user else (password,)
+
+    return {"credential_provider": Login()}
 
 
 def _sent(client: redis.Redis, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
