@@ -482,6 +482,28 @@ def test_an_index_that_is_blocked_says_whether_it_passes(bench: Bench) -> None:
     assert bench.sink().commit(handle) == Committed()
 
 
+def test_what_is_wrong_with_an_index_makes_no_row_a_wrong_one(bench: Bench) -> None:
+    """Rows that are refused may become dead letters, and here nothing is wrong with any."""
+    sink, settings = bench.sink(), f"/{bench.index}/_settings"
+    attempt = sink.begin_transaction(bench.context(early=True, gives_back=True))
+    handle = bench.staged(rows(a="1"))
+
+    def require(said: str, *steps: Callable[[], object]) -> None:
+        for step in steps:
+            error = error_of(step)
+            assert isinstance(error, ConfigurationError), error
+            assert said in error.what
+
+    writes = (lambda: sink.write(attempt, rows(b="2")), lambda: bench.sink().commit(handle))
+    bench.ask("PUT", settings, {"index.default_pipeline": "gone"})
+    require("no ingest pipeline", *writes)
+    bench.ask("PUT", settings, {"index.default_pipeline": None})
+    bench.ask("POST", f"/{bench.index}/_close")
+    require("somebody has closed", *writes, lambda: bench.sink().rehearse([handle], {}))
+    bench.ask("POST", f"/{bench.index}/_open?wait_for_active_shards=1")
+    assert bench.sink().commit(handle) == Committed()
+
+
 @pytest.mark.long
 def test_a_disk_past_its_flood_stage_keeps_the_epoch_pending_until_there_is_room(bench: Bench) -> None:
     def free_wanted(size: str | None) -> None:

@@ -115,6 +115,23 @@ def test_a_document_that_a_pipeline_drops_or_sends_elsewhere_is_no_success(sink:
     assert "has sent it to the index other" in refused[1].why
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason", "next_step"),
+    [
+        ("index_closed_exception", "closed", "POST /i/_open"),
+        ("illegal_argument_exception", "pipeline with id [mine] does not exist", "index.default_pipeline"),
+    ],
+)
+def test_what_is_wrong_with_an_index_makes_no_row_a_wrong_one(
+    sink: OpenSearchSink, kind: str, reason: str, next_step: str
+) -> None:
+    """Rows that are refused may become dead letters, and here nothing is wrong with any."""
+    Cluster.answers.append(bulk(item(400, kind, reason)))
+    with pytest.raises(ConfigurationError, match=kind) as raised:
+        sink.put(rows(1), 7)
+    assert next_step in raised.value.next_step
+
+
 def test_a_whole_request_that_is_refused_for_now_is_asked_again(sink: OpenSearchSink) -> None:
     Cluster.answers += [(429, {"error": {"type": "x", "reason": "memory"}}), bulk(item(200), item(200))]
     assert sink.put(rows(2), 7) == ([], None)

@@ -31,7 +31,8 @@ DROPPED = 200
 _PAGE = 1000
 _DELAY_FIRST_S, _DELAY_MAX_S = 0.1, 5.0
 _BLOCKED, _NO_INDEX = "cluster_block_exception", "index_not_found_exception"
-_REFUSED = "security_exception"
+_REFUSED, _CLOSED = "security_exception", "index_closed_exception"
+_NO_PIPELINE = re.compile(r"pipeline with id \[.*?\] does not exist")
 _FLOOD = re.compile(r"read.only\W+allow.delete")
 _CONTENT_MAX = "http.max_content_length"
 _SIZE = re.compile(r"([\d.]+)(b|kb|mb|gb)")
@@ -296,7 +297,7 @@ class Target:
         told: list[Told] = []
         for item, answered in zip(items, answer["items"], strict=True):
             [result] = answered.values()
-            if result["status"] in {_FORBIDDEN, _MISSING} or _BLOCKED in _reason(result):
+            if result["status"] in {_FORBIDDEN, _MISSING} or _is_of_all(_reason(result)):
                 raise self._meaning(result["status"], result)  # it is not this document's fault
             if result["status"] >= _BAD:
                 told.append(Told(item.place, result["status"], _reason(result)))
@@ -320,17 +321,8 @@ class Target:
                 f"{where} does not let the user {who} in: {said}",
                 next_step="see to the options user and password",
             )
-        if _BLOCKED in said and _FLOOD.search(said):
-            return UnavailableError(
-                f"{where} has made an index read-only, as a disk is nearly full: {said}",
-                next_step="make room; the cluster lifts it then by itself, or set "
-                "index.blocks.read_only_allow_delete to null",
-            )
-        if _BLOCKED in said:
-            return ConfigurationError(
-                f"{where} takes no writes to an index that is blocked: {said}",
-                next_step="lift the block: set index.blocks.write and index.blocks.read_only to null",
-            )
+        if (found := self._of_index(said)) is not None:
+            return found
         if status == _FORBIDDEN:
             return ConfigurationError(
                 f"{where} does not permit the user {who} what the sink does: {said}",
@@ -350,6 +342,32 @@ class Target:
         return ConfigurationError(
             f"{where} refuses: {status} {said}", next_step="see what it says, and its log"
         )
+
+    def _of_index(self, said: str) -> OnceonlyError | None:
+        """Return what it means where an index takes no writes at all; None where nothing says that."""
+        where, index = self._options.where, self._options.index
+        if _BLOCKED in said and _FLOOD.search(said):
+            return UnavailableError(
+                f"{where} has made an index read-only, as a disk is nearly full: {said}",
+                next_step="make room; the cluster lifts it then by itself, or set "
+                "index.blocks.read_only_allow_delete to null",
+            )
+        why, step = "", ""
+        if _BLOCKED in said:
+            why = "takes no writes to an index that is blocked"
+            step = "lift the block: set index.blocks.write and index.blocks.read_only to null"
+        elif _CLOSED in said:
+            why = "takes no writes to an index that somebody has closed"
+            step = f"open it: POST /{index}/_open, or that of {self._options.books}"
+        elif _NO_PIPELINE.search(said):
+            why = f"finds no ingest pipeline that the settings of {index} name"
+            step = "bring it back, or take it out of index.default_pipeline and index.final_pipeline"
+        return ConfigurationError(f"{where} {why}: {said}", next_step=step) if why else None
+
+
+def _is_of_all(said: str) -> bool:
+    """Say whether a refusal is of all documents alike, whatever is in them."""
+    return _BLOCKED in said or _CLOSED in said or _NO_PIPELINE.search(said) is not None
 
 
 def _fate(result: Mapping[str, Any]) -> str:
