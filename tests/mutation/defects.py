@@ -2902,6 +2902,16 @@ DEFECTS: Final = (
         says="AssertionError: None",
     ),
     Defect(
+        name="target-that-went-back-before-a-first-decision",
+        group=STAGED,
+        what="A backup that is restored between a start and its first decision is gone on from, without what it lacks",
+        file="sinks/sql/target.py",
+        before="            behind.refuse_forgotten(str(self.options.url), stood, newest)\n",
+        after="            pass\n",
+        tests=(SQL + "test_a_backup_that_is_restored_before_the_first_decision_of_a_run_takes_no_epoch",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="partitions-taken-for-their-table",
         group=STAGED,
         what="Rows of PostgreSQL go into an unlogged or foreign partition, which loses them or has them twice",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.families import behind
 from onceonly.families.loaded import DECLARED, Books, ConflictError, Layout, Load, LoadedSink
 from onceonly.families.loaded.folders import FolderHome
 from onceonly.families.loaded.load import app_of
@@ -38,12 +39,14 @@ class LoadedDouble(LoadedSink):
         return Path(self.options["folder"])
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
+        app = app_of(context.query, context.sink)
         return {
             "home": self.home.text,
             "table": "t",
             "columns": "key value",
             "since": 0,
-            "newest": newest_with_rows(self.books(app_of(context.query, context.sink), None)),
+            "newest": newest_with_rows(self.books(app, None)),
+            **behind.stood(self.standing(app)),
         }
 
     def identity(self) -> Mapping[str, str | int]:

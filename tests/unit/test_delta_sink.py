@@ -301,6 +301,20 @@ def test_an_older_version_that_is_restored_under_a_query_stops_it_before_a_decis
     assert ids(path) == [0, 1, 2]
 
 
+def test_an_older_version_that_is_restored_before_the_first_decision_of_a_run_takes_no_epoch(
+    bench: Bench, path: Path
+) -> None:
+    for epoch in range(2):
+        bench.committed(rows(epoch), epoch=epoch)
+    facts = bench.check()
+    handle = bench.prepared(rows(2), epoch=2)
+    bench.sink().rehearse([handle], facts)
+    DeltaTable(path).restore(1)
+    with pytest.raises(TargetBehindError, match="has forgotten chk-1"):
+        bench.sink().rehearse([handle], facts)
+    bench.sink().rehearse([handle], bench.check())  # who has said to go on starts with what is there
+
+
 def test_a_version_that_is_restored_by_its_time_is_one_that_was_restored(bench: Bench, path: Path) -> None:
     sink = bench.sink()
     handles = [bench.prepared(rows(epoch), epoch=epoch) for epoch in range(3)]

@@ -331,6 +331,20 @@ def test_a_restored_catalogue_is_told_with_the_epochs_that_are_missing(
         bench.sink().look_back(bench.query, 1, handles[-1:])
 
 
+def test_a_catalogue_that_is_restored_before_the_first_decision_of_a_run_takes_no_epoch(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.committed(rows(0))
+    shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
+    bench.committed(rows(1), epoch=1)
+    facts = bench.check()
+    handle = bench.prepared(rows(2), epoch=2)
+    bench.sink().rehearse([handle], facts)
+    shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
+    with pytest.raises(TargetBehindError, match="has forgotten chk-1"):
+        bench.sink().rehearse([handle], facts)
+
+
 def test_a_table_that_was_made_anew_under_the_same_name_is_another(
     bench: Bench, options: Mapping[str, str]
 ) -> None:

@@ -535,6 +535,21 @@ def test_a_target_that_forgets_while_the_query_runs_takes_no_further_epoch(bench
             sink.commit(handle)
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_a_target_that_forgets_before_the_first_decision_of_a_run_takes_no_epoch(
+    bench: Bench,
+    early: bool,  # noqa: FBT001
+) -> None:
+    bench.committed(("a", "1"), epoch=4)
+    facts = bench.sink().check(query_context())
+    handle = bench.staged(("b", "1"), epoch=5, facts=facts, early=early)
+    bench.sink().rehearse([handle], facts)
+    with bench.sink()._database() as db, db:  # type: ignore[attr-defined]
+        db.execute("UPDATE generations SET newest = 2")
+    with pytest.raises(TargetBehindError, match="has forgotten chk-4"):
+        bench.sink().rehearse([handle], facts)
+
+
 def test_a_target_that_went_back_stops_the_next_start(bench: Bench) -> None:
     handles = [bench.committed(("a", str(epoch)), epoch=epoch) for epoch in range(3)]
     sink = bench.sink()

@@ -630,6 +630,22 @@ def test_a_backup_that_is_restored_while_the_query_runs_takes_no_further_epoch(
     assert bench.run("SELECT a FROM t") == [(0,)]
 
 
+def test_a_backup_that_is_restored_before_the_first_decision_of_a_run_takes_no_epoch(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.run("CREATE TABLE t (a INTEGER)")
+    bench.epoch(rows(a=[0]))
+    backup = (tmp_path / "r.db").read_bytes()
+    bench.epoch(rows(a=[1]), number=1)
+    facts = bench.check(rows(a=[2]))
+    handle, _ = bench.stage(rows(a=[2]), facts, epoch=2)
+    bench.sink().rehearse([handle], facts)
+    (tmp_path / "r.db").write_bytes(backup)
+    with pytest.raises(TargetBehindError, match="has forgotten chk-1"):
+        bench.sink().rehearse([handle], facts)
+    assert bench.run("SELECT a FROM t") == [(0,)]
+
+
 def test_a_target_that_went_back_stops_the_query_and_names_what_is_missing(
     bench: Bench, tmp_path: Path
 ) -> None:

@@ -20,6 +20,10 @@ DOC = (
     f"stops it before anything is written; {GO_ON} warns and goes on without them"
 )
 
+STOOD = "stood"
+"""The fact of a sink's check how far its target had come by then: the newest epoch, ``NOTHING`` for none."""
+NOTHING = -1
+
 log = logging.getLogger("onceonly")
 
 
@@ -61,17 +65,22 @@ def refuse_unknown(
 
 
 def refuse_forgotten(who: str, committed: int, newest: int | None) -> None:
-    """See that a target still has the newest epoch that this process has ``committed`` to it, -1 for none. Driver.
+    """See that a target still has the newest epoch that is known to be ``committed`` to it. Driver.
 
-    It may go back while a query runs, between two epochs. ``newest`` is that of its books. Raises
-    ``TargetBehindError``.
+    By this process, or, before its first one, by what the check of this start has found (``STOOD``): it may go back
+    while a query runs, between two epochs. ``newest`` is that of its books. Raises ``TargetBehindError``.
     """
-    if committed > (-1 if newest is None else newest):
+    if committed > (NOTHING if newest is None else newest):
         raise TargetBehindError(
             f"{who} has forgotten chk-{committed}, which was committed to it meanwhile: an older dump was restored, or "
             "it keeps nothing through a restart",
             next_step="stop the query, see to the target, and start the query again: it says what is missing",
         )
+
+
+def stood(newest: int | None) -> dict[str, int]:
+    """Return the fact of a check that a target's newest epoch is this one."""
+    return {STOOD: NOTHING if newest is None else newest}
 
 
 def refuse_ahead(context: WriteContext, committed: int, *, to: str) -> None:

@@ -168,7 +168,9 @@ class KeyedSink(StagedSink):
             require_told_apart((name for name, _ in context.columns), f"the sink {self.name}")
             self.columns.check(dict(context.columns), f"the sink {self.name}")
         found = self.look(context)
-        return {**super().check(context), **found, GENERATION: self.generation(context.query, context.sink)}
+        own = {GENERATION: self.generation(context.query, context.sink)}
+        stood = behind.stood(self.newest(context.query, context.sink))
+        return {**super().check(context), **found, **own, **stood}
 
     def begin_transaction(self, context: WriteContext) -> KeyedAttempt:
         is_exact = context.guarantee is Guarantee.EXACTLY_ONCE
@@ -197,10 +199,14 @@ class KeyedSink(StagedSink):
     def pre_commit(self, transaction: StagedAttempt) -> Handle | None:  # type: ignore[override]  # at least once
         return super().pre_commit(transaction) if _own(transaction).is_staged else None
 
-    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:  # noqa: ARG002
+    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        stood = int(facts.get(behind.STOOD, behind.NOTHING))
+        if self._noted is None and stood > behind.NOTHING:  # else the commit sees
+            query, _, sink = str(handles[0].data["folder"]).rpartition("/")
+            behind.refuse_forgotten(f"the target of the sink {self.name}", stood, self.newest(query, sink))
         life = self.life()
         keys: dict[str, pa.ChunkedArray] = {}
         for name, rows in self.staged(handles).items():

@@ -75,7 +75,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     """A table of data files with a log. Derive from it, and define ``home``, ``layout``, ``books``, ``enter``, ``see``.
 
     ``check`` must give the facts ``home``, ``table`` (the target's own id), ``columns`` (what the files will hold),
-    ``since`` (a version of the target) and ``newest`` (as ``newest_with_rows``).
+    ``since`` (a version of the target), ``newest`` (as ``newest_with_rows``), and ``behind.stood`` of ``standing``.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -175,9 +175,12 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     def discard(self, transaction: Attempt) -> None:
         transaction.discard()
 
-    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:  # noqa: ARG002  not needed
+    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:
         loads = [Load.of(handle) for handle in handles]
+        stood = int(facts.get(behind.STOOD, behind.NOTHING))
         for load in loads[:1]:
+            if load.app not in self._entered and stood > behind.NOTHING:
+                behind.refuse_forgotten(f"the table of the sink {self.name}", stood, self.standing(load.app))
             self.see(self._read(load.app, load.epoch, since=load.since or None), loads)
             missing.refuse(self, missing.wanted(self, self._newest.get(load.app, ())))
         missing.require_whole(self.home, loads)

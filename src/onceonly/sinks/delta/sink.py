@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.families import behind
 from onceonly.families.columns import find
 from onceonly.families.loaded.load import app_of, owner_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
@@ -74,7 +75,8 @@ class DeltaSink(WithdrawableSink):
             table = self._merged(table, given)
         chosen = _arrow(table) if given is None else choose(given, _arrow(table), who=who)
         _refuse_keys(chosen, table.metadata().partition_columns, who)
-        books = target.read_books(table, app_of(context.query, context.sink), None)
+        app = app_of(context.query, context.sink)
+        books = target.read_books(table, app, None)
         if given is not None and books.newest is None and not is_alone(context.query):
             tell(context, self.at.shown, _others(table, context.query), place="table")
         return {
@@ -84,6 +86,7 @@ class DeltaSink(WithdrawableSink):
             "indexed": target.indexed(table),
             "since": table.version(),
             "newest": newest_with_rows(books),
+            **behind.stood(target.standing(self.at, app, table)),
         }
 
     def identity(self) -> Mapping[str, str | int]:

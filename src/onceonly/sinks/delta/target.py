@@ -221,9 +221,12 @@ def read_books(table: DeltaTable, app: str, epoch: int | None, *, since: int | N
     )  # fmt: skip
 
 
-def standing(place: Place, app: str) -> int | None:
-    """Return the newest epoch of ours that no RESTORE has taken back. Driver. Raises ``UnavailableError``."""
-    table = open_table(place)
+def standing(place: Place, app: str, table: DeltaTable | None = None) -> int | None:
+    """Return the newest epoch of ours that no RESTORE has taken back. Driver. Raises ``UnavailableError``.
+
+    ``table`` is its newest version, where that has just been read.
+    """
+    table = open_table(place) if table is None else table
     newest = table.transaction_version(app)
     restored: int | None = None
     kept, oldest, is_seen = newest, 0, False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.durable.access import require_writable
 from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.families import behind
 from onceonly.families.columns import find
 from onceonly.families.loaded.load import app_of, owner_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
@@ -72,7 +73,8 @@ class IcebergSink(WithdrawableSink):
         has = arrow_of(table.schema())
         chosen = has if given is None else choose(given, has, who=self.shown)
         self._refuse_keys(table, chosen)
-        books = target.books_of(table, app_of(context.query, context.sink), None)
+        app = app_of(context.query, context.sink)
+        books = target.books_of(table, app, None)
         if given is not None and books.newest is None and not is_alone(context.query):
             tell(context, ".".join(self._table_name), _others(table, context.query), place="table")
         return {
@@ -81,6 +83,7 @@ class IcebergSink(WithdrawableSink):
             "columns": target.columns_of(table, chosen.names),
             "since": books.withdrawn + 1,
             "newest": newest_with_rows(books),
+            **behind.stood(past.standing(table, app)),
         }
 
     def identity(self) -> Mapping[str, str | int]:

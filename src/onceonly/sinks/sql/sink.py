@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
+from onceonly.families import behind
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.names import epoch_of
 from onceonly.families.staged.sink import newest_of
@@ -89,7 +90,8 @@ class SqlSink(StagedSink):
         if columns:
             others = self._target.try_out(self._target.matched(columns, table), self._books)
             past.tell_of_others(others, self._options, context)
-        return {**super().check(context), _TABLE: table.dumps()}
+        stood = behind.stood(self._target.newest(self._books))
+        return {**super().check(context), **stood, _TABLE: table.dumps()}
 
     def refresh(self, facts: Mapping[str, str | int]) -> Mapping[str, str | int]:
         """Look the table up anew: what it takes by now, the next epoch may have."""
@@ -129,8 +131,9 @@ class SqlSink(StagedSink):
         tries = any(_LARGE in handle.data for handle in handles)
         table = Table.loads(str(facts[_TABLE]))
         self._target.rehearse(
-            staged, _epochs(staged), self._books, table, tries=tries, meaning=_meaning(handles)
-        )
+            staged, _epochs(staged), self._books, table, tries=tries, meaning=_meaning(handles),
+            stood=int(facts.get(behind.STOOD, behind.NOTHING)),
+        )  # fmt: skip
 
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
         """Apply an epoch, or look up who has."""

@@ -41,7 +41,7 @@ class Target:
         self._trusted: Table | None = None
         """What the table was like when the rows of the newest epoch were looked at."""
         self._claimed = False
-        self._applied = -1
+        self._applied = behind.NOTHING
         """The newest epoch that was applied by this one."""
 
     def books(self, owner: tuple[str, str]) -> Books:
@@ -176,8 +176,11 @@ class Target:
         *,
         tries: bool,
         meaning: Meaning | None = None,
+        stood: int = behind.NOTHING,
     ) -> None:
         """See that an epoch will be taken: by the table as it is now, where rows were looked at for ``then``.
+
+        ``stood`` is the newest epoch that the books had at the start.
 
         Only where the table could refuse rows that fit it, or with ``tries``, they are applied, and that is undone.
         Raises a typed error.
@@ -185,6 +188,8 @@ class Target:
         with self.transaction(keep=False) as db:
             newest, table = books.newest(db), self.sql.describe(db, self.options.table)
         keeping.refuse_older(newest, max(epochs.values()), books, self.options)
+        if self._applied == behind.NOTHING:  # else the commit sees
+            behind.refuse_forgotten(str(self.options.url), stood, newest)
         found, batches = self._now(_batches(staged), table, meaning)
         told, in_doubt = [], tries or found.table != then or bool(found.doubts)
         for batch in batches if found.key or found.indexed or found.lettered else ():
