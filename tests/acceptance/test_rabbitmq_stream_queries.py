@@ -74,7 +74,7 @@ def rows(folder: Path) -> list[str]:
 
 
 def start(folder: Path, options: dict[str, str], armed: str = "") -> Run:
-    told = ["rabbitmq.stream", str(folder), str(10**9), json.dumps(options)]
+    told = ["rabbitmq.stream", str(folder), str(10**9), json.dumps(options), "{}"]
     return harness.start(feed_job.__file__, folder, *told, failpoints=armed)
 
 
@@ -108,6 +108,30 @@ def test_every_message_is_there_once_whatever_dies(tmp_path: Path) -> None:
             run.kill_tree()
         assert sorted(rows(tmp_path)) == sorted(kept)
         assert len(set(kept)) == len(kept) > 100
+
+
+def test_a_query_that_begins_at_the_newest_message_reads_all_that_follow_it_once(tmp_path: Path) -> None:
+    """Others come all the time, and the driver dies in its first epoch: by the next start, another is the newest."""
+    with EmbeddedRabbit() as rabbit:
+        make(rabbit, "rows", *map(str, range(-30, 1)))
+        publisher = Publisher(rabbit, "rows")
+        options = {"uri": rabbit.uri, "stream": "rows", "startingOffsets": "latest", "timeout": "60 seconds"}
+        run = start(tmp_path, options, "link.before_put=pause@1")
+        try:
+            run.wait_for("link.before_put")
+        finally:
+            run.kill_tree()
+        run = start(tmp_path, options)
+        try:
+            assert until(lambda: len(rows(tmp_path)) > 60, WAIT_S, poll_s=0.5), run.tail()
+            publisher.stop()
+            (tmp_path / "stop").touch()
+            assert run.wait() == 0, run.tail()
+        finally:
+            run.kill_tree()
+        found = sorted(map(int, rows(tmp_path)))
+        assert found[0] > 0
+        assert found == list(range(found[0], found[0] + len(found)))
 
 
 def test_a_query_reads_what_is_there_and_stops_where_the_stream_was_made_anew(

@@ -3699,6 +3699,18 @@ DEFECTS: Final = (
         tests=(RABBITMQ_STREAM + "test_a_stream_that_gives_nothing_is_not_taken_for_an_empty_one",),
     ),
     Defect(
+        name="first-epoch-moves-on-with-its-stream",
+        group=RANGES,
+        what="A query that begins at the end of a stream of RabbitMQ looks for that anew as it runs its first epoch",
+        file="sources/rabbitmq_stream/planning.py",
+        before="        if end.next <= start.next:  # a first epoch, which has begun where the stream ended before\n",
+        after="        if end == start:\n",
+        tests=(
+            RABBITMQ_STREAM
+            + "test_a_query_that_begins_at_the_end_reads_each_later_message_once_whoever_runs_its_first_epoch_again",
+        ),
+    ),
+    Defect(
         name="live-stream-made-anew-is-read-on",
         group=RANGES,
         what="A stream of Kinesis that is made anew while the query runs is read on as if it were the same",

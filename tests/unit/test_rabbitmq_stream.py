@@ -116,7 +116,13 @@ def test_a_stream_that_begins_again_before_what_was_read_is_another_one() -> Non
 
 
 def test_a_place_is_read_as_it_was_kept() -> None:
-    for place in (Position.behind(message(7)), Position.at(message(7)), Position(offset=0, is_read=False)):
+    begun = Position(offset=9, mark="x", first=7)
+    for place in (
+        Position.behind(message(7)),
+        Position.at(message(7)),
+        Position(offset=0, is_read=False),
+        begun,
+    ):
         assert Position.of(place.json) == place
 
 
@@ -228,6 +234,61 @@ def test_a_stream_whose_server_counts_nothing_is_empty() -> None:
         assert planner.initial() == Position(offset=0, is_read=False)
         planner.stop_at_now()
         assert planner.following(planner.initial()) == planner.initial()
+
+
+@pytest.mark.parametrize(
+    ("starting", "there"), [("latest", 3), ("latest", 0), ("earliest", 0), ("3", 3)], ids=str
+)
+@pytest.mark.parametrize("is_now", [False, True])
+def test_a_query_that_begins_at_the_end_reads_each_later_message_once_whoever_runs_its_first_epoch_again(
+    starting: str, there: int, *, is_now: bool
+) -> None:
+    """Spark keeps no beginning: it asks for it before it plans the first epoch, as it runs it, and in a later life."""
+    stream = Slow(*map(message, range(there)), silent=0, startingOffsets=starting)
+
+    def come() -> None:
+        stream._messages.append(message(len(stream._messages)))
+
+    planner = planner_of(stream)
+    if is_now:
+        planner.stop_at_now()
+    start = planner.initial()
+    come()
+    end = planner.following(start)
+    for _ in range(2):
+        come()
+        assert planner.shares(planner.initial(), end) == []
+        planner = planner_of(stream)
+    found = []
+    while (following := planner.following(end)) != end:
+        for share in planner.shares(end, following):
+            found += [each.offset for each in read(stream, *share)]
+        end = following
+    assert found == list(range(there, there + 3))
+
+
+@pytest.mark.parametrize("fails_on_loss", [True, False])
+def test_what_retention_takes_before_a_first_epoch_is_run_again_is_told(
+    caplog: pytest.LogCaptureFixture, *, fails_on_loss: bool
+) -> None:
+    """By then, the oldest message is another one, with which a query would begin without a word."""
+    stream = Slow(*map(message, range(6)), silent=0, failOnDataLoss=str(fails_on_loss).lower())
+    planner = planner_of(stream)
+    start = planner.initial()
+    end = Position.of(planner.following(start, 4).json)
+    assert planner.shares(start, end) == [(start, end)]
+    del stream._messages[:3]
+    planner = planner_of(stream)
+    start = planner.initial()
+    if fails_on_loss:
+        with pytest.raises(SourceChangedError, match="keeps no messages from offset 0 to 2: "):
+            planner.shares(start, end)
+        return
+    [share] = planner.shares(start, end)
+    assert [each.offset for each in read(stream, *share)] == [3]
+    assert "keeps no messages from offset 0 to 2: " in caplog.text
+    del stream._messages[:2]
+    assert planner_of(stream).shares(planner_of(stream).initial(), end) == []
 
 
 def test_a_stream_that_gives_nothing_for_the_time_of_its_option_cannot_be_reached() -> None:

@@ -12,7 +12,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.sources.rabbitmq_stream.messages import FIRST, LAST, Stream
 from onceonly.sources.rabbitmq_stream.options import EARLIEST, LATEST, NAME
 from onceonly.sources.rabbitmq_stream.positions import Position, made_anew
-from onceonly.sources.rabbitmq_stream.reading import is_unread
+from onceonly.sources.rabbitmq_stream.reading import is_unread, lose
 
 if TYPE_CHECKING:
     from onceonly.sources.rabbitmq_stream.messages import Consumer, Message, Place
@@ -36,12 +36,74 @@ class Planner:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._stream = Stream(options)
+        self._begun: Position | None = None
+        self._is_planned = False
+        """Whether this life has planned an epoch."""
         self._until: Position | None = None
         self._watch: Consumer | None = None
         self._newest: Position | None = None
 
     def initial(self) -> Position:
-        """Return the place where a new query begins. Raises a typed error."""
+        """Return the place where a new query begins, the same one as long as this lives. Raises a typed error.
+
+        Spark keeps it nowhere: it asks again as it runs the first epoch, and when a later life runs that once more.
+        """
+        if self._begun is None:
+            self._begun = self._beginning()
+        return self._begun
+
+    def stop_at_now(self) -> None:
+        """Read until what is there now, and no further. Raises a typed error."""
+        self._until = self._tip() or Position(offset=-1)
+
+    def following(self, start: Position, rows_max: int = 0) -> Position:
+        """Return the end of the next epoch; the same place where there is nothing new. Raises a typed error.
+
+        A query that begins at the stream's end has an empty first epoch, whose offset is the beginning from then on:
+        the end itself moves on, and whoever ran an epoch with rows again would begin behind them.
+        """
+        was_planned, self._is_planned = self._is_planned, True
+        if start == self._begun and start.is_end and not was_planned:
+            return start
+        end = self._stream.ask(lambda: self._look(start))
+        if self._until is not None:
+            end = self._until  # it was seen, and need not have come again by now
+        if end.offset < start.next:
+            return start
+        if rows_max and end.offset - start.next >= rows_max:
+            newest, end = end, self._reaching(start.next + rows_max - 1, end)
+            end = msgspec.structs.replace(end, more=newest.offset - end.offset)
+        return msgspec.structs.replace(end, first=start.offset) if start == self._begun else end
+
+    def shares(self, start: Position, end: Position) -> list[tuple[Position, Position]]:
+        """Cut what lies between two places into neighbouring shares, one a task. Raises a typed error."""
+        if end.first is not None and end.first < start.offset:
+            lose(self._stream, end.first, start.offset)
+        if end.next <= start.next:  # a first epoch, which has begun where the stream ended before
+            return []
+        self.require_kept(start)
+        count = max(1, min(self._options.tasks, end.offset - start.next + 1))
+        found, first = [], start
+        for part in range(1, count):
+            cut = self._reaching(start.next + (end.offset - start.next + 1) * part // count - 1, end)
+            if first.offset < cut.offset < end.offset:
+                found.append((first, cut))
+                first = cut
+        return [*found, (first, end)]
+
+    def require_kept(self, start: Position) -> None:
+        """See that a place is there, and the stream the same. Any process. Raises a typed error."""
+        self._stream.ask(lambda: self._require(start).close())
+
+    def close(self) -> None:
+        """Drop the connection. Idempotent."""
+        self._watch = None
+        self._stream.close()
+
+    # --- its parts ------------------------------------------------------------------------------------------
+
+    def _beginning(self) -> Position:
+        """Return what the option ``startingOffsets`` means now."""
         starting = self._options.starting
         if starting == LATEST:
             return self._tip() or Position(offset=0, is_read=False)
@@ -68,45 +130,6 @@ class Planner:
                 NAME, self._stream.where, starting, found.offset - 1, found.offset,
             )  # fmt: skip
         return Position.at(found)
-
-    def stop_at_now(self) -> None:
-        """Read until what is there now, and no further. Raises a typed error."""
-        self._until = self._tip() or Position(offset=-1)
-
-    def following(self, start: Position, rows_max: int = 0) -> Position:
-        """Return the end of the next epoch; the same place where there is nothing new. Raises a typed error."""
-        end = self._stream.ask(lambda: self._look(start))
-        if self._until is not None:
-            end = self._until  # it was seen, and need not have come again by now
-        if end.offset < start.next:
-            return start
-        if rows_max and end.offset - start.next >= rows_max:
-            newest, end = end, self._reaching(start.next + rows_max - 1, end)
-            return msgspec.structs.replace(end, more=newest.offset - end.offset)
-        return end
-
-    def shares(self, start: Position, end: Position) -> list[tuple[Position, Position]]:
-        """Cut what lies between two places into neighbouring shares, one a task. Raises a typed error."""
-        self.require_kept(start)
-        count = max(1, min(self._options.tasks, end.offset - start.next + 1))
-        found, first = [], start
-        for part in range(1, count):
-            cut = self._reaching(start.next + (end.offset - start.next + 1) * part // count - 1, end)
-            if first.offset < cut.offset < end.offset:
-                found.append((first, cut))
-                first = cut
-        return [*found, (first, end)]
-
-    def require_kept(self, start: Position) -> None:
-        """See that a place is there, and the stream the same. Any process. Raises a typed error."""
-        self._stream.ask(lambda: self._require(start).close())
-
-    def close(self) -> None:
-        """Drop the connection. Idempotent."""
-        self._watch = None
-        self._stream.close()
-
-    # --- its parts ------------------------------------------------------------------------------------------
 
     def _look(self, start: Position) -> Position:
         """Return the newest message that is known of, behind ``start``. Raises one of the server's errors, too."""

@@ -22,13 +22,15 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """A message that was there: its offset, and a hash of it.
 
     ``is_read`` says whether what follows begins behind it, or with it. Of a stream that was empty it is the offset 0,
-    without a hash. ``more`` is for people: how many messages at most were known of behind it.
+    without a hash. ``more`` is for people: how many messages at most were known of behind it. ``first`` is in the end
+    of a first epoch: the offset of the message that it begins with.
     """
 
     offset: int
     mark: str = ""
     is_read: bool = True
     more: int = 0
+    first: int | None = None
 
     @classmethod
     def behind(cls, message: Message) -> Position:
@@ -51,12 +53,18 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     def json(self) -> dict[str, Any]:
         """The place as Spark keeps it."""
         place = {"version": VERSION, "offset": self.offset, "mark": self.mark, "is_read": self.is_read}
-        return {**place, BEHIND_ROWS: {"offset": self.more}}
+        begun = {} if self.first is None else {"first": self.first}
+        return {**place, **begun, BEHIND_ROWS: {"offset": self.more}}
 
     @property
     def next(self) -> int:
         """The offset of the first message that was not read, where there is no gap."""
         return self.offset + self.is_read
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it names no message that is still to be read: it was the end of the stream."""
+        return self.is_read or not self.mark
 
     def lacks(self, found: Message) -> bool:
         """Say whether messages may be missing between this place and the first one that is found from it on."""

@@ -51,8 +51,16 @@ def is_unread(stream: Stream, found: Message, at: Position) -> bool:
     if at.is_another(found):
         raise made_anew(stream.where, f"offset {at.offset} is another message than the one that was there")
     if at.lacks(found):
-        _lose(stream, at.next, found.offset)
+        lose(stream, at.next, found.offset)
     return found.offset > at.offset or not at.is_read
+
+
+def lose(stream: Stream, first: int, kept: int) -> None:
+    """Say that messages are gone. Raises ``SourceChangedError`` unless these are passed over."""
+    error = gone(stream.where, first, kept)
+    if stream.options.fails_on_loss:
+        raise error
+    log.warning("%s. It goes on, as failOnDataLoss=false says.", error.what)
 
 
 def _behind(stream: Stream, at: Position, end: Position) -> Iterator[Message]:
@@ -70,7 +78,7 @@ def _behind(stream: Stream, at: Position, end: Position) -> Iterator[Message]:
     if message.offset == end.offset:
         yield message
     else:
-        _lose(stream, end.offset, message.offset)
+        lose(stream, end.offset, message.offset)
 
 
 def _some(stream: Stream, consumer: Consumer) -> Message:
@@ -80,10 +88,3 @@ def _some(stream: Stream, consumer: Consumer) -> Message:
         if time.monotonic() > deadline:
             raise stream.unavailable("it gave no more messages, though there were some")
     return message
-
-
-def _lose(stream: Stream, first: int, kept: int) -> None:
-    error = gone(stream.where, first, kept)
-    if stream.options.fails_on_loss:
-        raise error
-    log.warning("%s. It goes on, as failOnDataLoss=false says.", error.what)
