@@ -3979,10 +3979,18 @@ DEFECTS: Final = (
         group=JOURNALS,
         what="A writer that begins anew does not know the ids in the journal, and takes what is sent again",
         file="sources/journal/writer.py",
-        before="            self._window.learn(number, [each for each in _hashes(rows) if each is not None]"
-        ", self._before_s)\n",
+        before="            self._window.learn(number, hashes, self.clock.after(head.at_s))\n",
         after="",
         tests=(JOURNAL + "test_an_id_is_taken_once_within_a_batch_across_batches_and_across_lives",),
+    ),
+    Defect(
+        name="journal-forgets-while-its-server-is-away",
+        group=JOURNALS,
+        what="A server that is away for longer than the window sends again what it was told to forget, and it is taken",
+        file="sources/journal/receiver.py",
+        before="        began = time.monotonic()\n        writer.clock.stop()\n",
+        after="        began = time.monotonic()\n        writer.clock.go_on()\n",
+        tests=("tests/unit/test_feeds.py::test_no_id_is_forgotten_while_nothing_can_come",),
     ),
     Defect(
         name="journal-number-taken-twice",

@@ -16,7 +16,7 @@ import httpx
 import pika
 import pytest
 from tests.unit.certificates import certificate
-from tests.unit.journal_bench import opened, read_upto
+from tests.unit.journal_bench import held, opened, read_upto, rows
 from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, ScriptedServer
 
 from onceonly.errors import ConfigurationError, JournalError, RecordRefusedError, UnavailableError
@@ -457,6 +457,41 @@ def test_waits_grow_over_connections_that_break_and_not_over_those_that_were_lon
         for lasts[0], tries in ((0.0, 1), (1.0, 2), (1.0, 3), (60.0, 1), (60.0, 1), (1.0, 2)):
             life._connected(writer)
             assert life._tries == tries
+
+
+def test_no_id_is_forgotten_while_nothing_can_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that was away for hours sends again what it does not know to be taken, when it is back, or is asked."""
+    now, place = [0.0], tmp_path / "journal"
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    connections = iter([["a", "b", "c"], ["a", "b", "c", "d"]])
+
+    class Away:
+        name = of = "a test"
+
+        def receive(self, _mark: str | None) -> Iterator[Batch]:
+            later(1)  # it connects
+            for each in next(connections):
+                yield Batch(rows=rows(each))
+            raise FeedBrokenError("it is away")
+
+        def pause(self, _seconds: float) -> None:
+            later(2)
+            read_upto(place, writer.newest)
+
+    def later(hours: float) -> None:
+        now[0] += 3600 * hours
+
+    asked = ask("socket", {"journal": str(place), "host": "h", "port": "1"})
+    life = Receiver(Away(), asked.journal, asked.limits)  # type: ignore[arg-type]
+    monkeypatch.setattr(life._stopping, "wait", lambda _: later(2))
+    with opened(place, window_s=600, backlog_bytes=8192) as writer:
+        life.writer = writer
+        life._connected(writer)  # it is full before it takes the third
+        life._connected(writer)
+        assert (life.doubled, writer.newest, held(place)[-1]) == (3, 4, "d")
+        writer.clock.go_on()
+        now[0] += 601
+        assert writer.append(rows("a")) == 1
 
 
 def test_a_server_that_is_busy_is_left_alone_as_long_as_it_says(lives: Callable[..., Life]) -> None:

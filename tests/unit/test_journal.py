@@ -28,7 +28,7 @@ from onceonly.operations.journals import drop, drop_reader
 from onceonly.sources.journal import Journal, Position, claims
 from onceonly.sources.journal import writer as writing
 from onceonly.sources.journal.segments import CLAIMS, FOLDS, FORMAT, SEGMENTS, decode, encode, name_of
-from onceonly.sources.journal.window import Window
+from onceonly.sources.journal.window import Clock, Window
 from onceonly.stores.folder import LocalStore
 from onceonly_proof.disk import CHANGES, Fault, How
 
@@ -103,6 +103,25 @@ def test_ids_are_forgotten_after_their_time_by_a_clock_that_nobody_sets() -> Non
     now[0] = 12.0
     window.forget()
     assert (window.news([b"a", b"b"]), len(window)) == ([True, False], 1)
+
+
+def test_the_journals_clock_stands_still_in_long_breaks_and_counts_short_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that ends each answer has a short one after each: its ids would never be forgotten."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = Clock()
+    assert (clock.after(7.0), clock.after(3.0)) == (7.0, 7.0)
+    for lasts, seconds in ((0.5, 7.5), (3600.0, 8.5), (0.25, 8.75)):
+        clock.stop()
+        now[0] += lasts
+        clock.stop()
+        assert clock.seconds() == seconds
+        clock.go_on()
+        assert clock.seconds() == seconds
+    now[0] += 2
+    assert clock.seconds() == 10.75
 
 
 def test_an_id_that_was_learnt_twice_is_forgotten_after_the_second_time() -> None:
@@ -202,7 +221,7 @@ def test_ids_that_an_older_version_has_learnt_without_their_time_are_remembered_
         now[0] += 5000
         writer.append(rows(None))
     with opened(place, window_s=600) as older:
-        monkeypatch.setattr(older, "_written_s", lambda: 0.0)
+        monkeypatch.setattr(older.clock, "seconds", lambda: 0.0)
         older.append(rows("a"))
     with opened(place, window_s=600) as writer:
         now[0] += 60

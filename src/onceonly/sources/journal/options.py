@@ -55,7 +55,8 @@ DECLARED: tuple[Option, ...] = (
     Option(
         name="window",
         doc="How long ids are remembered, so that what a feed sends again within this time is left out. Time in which "
-        "no receiver runs does not count. About 150 bytes of the receiver's memory for each id.",
+        "no receiver runs, or none is connected, or the journal is full, does not count. About 150 bytes of the "
+        "receiver's memory for each id.",
         default="10 minutes",
         read=some_time,
     ),

@@ -121,8 +121,13 @@ class Receiver(threading.Thread):
             self.join(within_s)
 
     def _connected(self, writer: Writer) -> None:
-        """Receive over one connection."""
+        """Receive over one connection.
+
+        Ids are forgotten by the time in which it is heard of: a server that was away may not know what it was told, and
+        sends it again, however late it comes back.
+        """
         began = time.monotonic()
+        writer.clock.stop()
         try:
             given = self._feed.receive(writer.mark)
             try:
@@ -130,6 +135,7 @@ class Receiver(threading.Thread):
                     if self._stopping.is_set():
                         return
                     self._was_heard = True
+                    writer.clock.go_on()
                     if batch is None:
                         self._at_rest.set()
                         writer.tidy()
@@ -142,6 +148,7 @@ class Receiver(threading.Thread):
             why, wait_s = str(broken), broken.wait_s
             self._why = why
             self._was_heard |= broken.answered
+        writer.clock.stop()
         if time.monotonic() - began >= _DELAY_MAX_S:
             self._tries = 0  # it was a good one, though it may have had no rows
         self._tries += 1
@@ -180,6 +187,8 @@ class Receiver(threading.Thread):
                 )  # fmt: skip
                 told = True
             self._was_heard = True  # it is not asked now
+            if self.writer is not None:
+                self.writer.clock.stop()
             self._at_rest.set()
             self._feed.pause(_FULL_S)
             if self._stopping.is_set():

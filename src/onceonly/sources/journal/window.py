@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import insort
 from collections import deque
 from itertools import chain
@@ -11,15 +12,53 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 
+_BREAK_S: Final = 1.0
 AGAIN: Final = 0
 """The number of what came again: such ids are in no segment and in no fold by themselves."""
+
+
+class Clock:
+    """For how long a journal was written in all, by all its writers, while something could come. One thread.
+
+    While a feed is away, or has to wait, it stands still: what that sends again comes afterwards, however late. Short
+    breaks count, as those of a server that ends each answer: there, ids would be remembered for ever.
+    """
+
+    def __init__(self) -> None:
+        self._before_s = 0.0
+        """What the writers before have counted."""
+        self._began = time.monotonic()
+        self._stops_at: float | None = None
+
+    def after(self, at_s: float) -> float:
+        """Go on from what a writer before has noted, or from more; return that."""
+        self._before_s, self._began = max(self._before_s, at_s), time.monotonic()
+        return self._before_s
+
+    def seconds(self) -> float:
+        """Return for how long it was in all."""
+        upto = time.monotonic()
+        if self._stops_at is not None:
+            upto = min(upto, self._stops_at)
+        return round(self._before_s + upto - self._began, 3)
+
+    def stop(self) -> None:
+        """Stand still, unless it is soon told to go on. Idempotent."""
+        if self._stops_at is None:
+            self._stops_at = time.monotonic() + _BREAK_S
+
+    def go_on(self) -> None:
+        """Count again. Idempotent."""
+        if self._stops_at is not None:
+            self._began += max(0.0, time.monotonic() - self._stops_at)
+            self._stops_at = None
 
 
 class Window:
     """Hashes of ids by the segment that holds them. One thread.
 
-    An id is forgotten when it was learnt, or came again, more than ``seconds`` ago by the journal's own clock, which
-    goes while it is written: a wall clock that jumps makes nobody forget, and short lives do not remember for ever.
+    An id is forgotten when it was learnt, or came again, more than ``seconds`` ago by the journal's own clock: a wall
+    clock that jumps makes nobody forget, and short lives do not remember for ever.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:

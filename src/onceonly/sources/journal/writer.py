@@ -37,7 +37,7 @@ from onceonly.sources.journal.segments import (
     name_of,
     number_of,
 )
-from onceonly.sources.journal.window import Window
+from onceonly.sources.journal.window import Clock, Window
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
@@ -72,10 +72,9 @@ class Writer:
         self._identity = identity
         self._hold = hold
         self._name = secrets.token_hex(8)
-        self._before_s = 0.0
-        """For how long the journal was written before this writer."""
-        self._began = time.monotonic()
-        self._window = Window(limits.window_s, self._written_s)
+        self.clock = Clock()
+        """By which ids are forgotten."""
+        self._window = Window(limits.window_s, self.clock.seconds)
         self._bytes: dict[int, int] = {}
         self._backlog = 0
         self._folds: list[int] = []
@@ -190,7 +189,7 @@ class Writer:
             return 0
         self._require_space(rows.nbytes)
         number = self.newest + 1
-        at_s = self._written_s()
+        at_s = self.clock.seconds()
         head = Segment(
             journal=self._identity,
             number=number,
@@ -259,7 +258,7 @@ class Writer:
         self._keep_again(now=True)
         kept = self._window.between(min(due), last)
         failpoints.hit("journal.before_fold")
-        fold = Fold(journal=self._identity, number=last, mark=self.mark, at_s=self._written_s())
+        fold = Fold(journal=self._identity, number=last, mark=self.mark, at_s=self.clock.seconds())
         name = name_of(FOLDS, last)
         data = encode_fold(fold, kept)
         if put_once(self._store, name, data) is None:
@@ -303,8 +302,7 @@ class Writer:
             fold, hashes = decode_fold(data, where=self._store.where(name))
             if fold.journal != self._identity:
                 raise strange(self._store.where(name))
-            self._before_s = max(self._before_s, fold.at_s)  # an older version says of no time
-            self._window.learn(number, hashes, self._before_s)
+            self._window.learn(number, hashes, self.clock.after(fold.at_s))  # 0 of an older version
             self._folds.append(number)
             folded, self.mark = number, fold.mark
         self.newest = folded
@@ -320,8 +318,8 @@ class Writer:
                     next_step="restore the folder as a whole; or drop the journal, which gives up what is in it",
                 )
             head, rows, size = self._journal.read(number, self._identity)
-            self._before_s = max(self._before_s, head.at_s)
-            self._window.learn(number, [each for each in _hashes(rows) if each is not None], self._before_s)
+            hashes = [each for each in _hashes(rows) if each is not None]
+            self._window.learn(number, hashes, self.clock.after(head.at_s))
             self._note(head, rows.num_rows, size)
             self.newest, self.mark = number, head.mark
         self._learn_again()
@@ -334,7 +332,6 @@ class Writer:
                 number_of(name) < claim if name.startswith(CLAIMS) else number_of(name) <= self.newest
             )
         )
-        self._began = time.monotonic()
 
     def _learn_again(self) -> None:
         """Learn what came again; some of it is in folds and segments, of before or of after that."""
@@ -344,12 +341,9 @@ class Writer:
         journal, came = decode_again(data, where=self._store.where(AGAIN))
         if journal != self._identity:
             raise strange(self._store.where(AGAIN))
-        self._before_s = max(self._before_s, *came, 0.0)
+        self.clock.after(max(came, default=0.0))
         for at_s, hashes in came.items():
             self._window.learn(window.AGAIN, hashes, at_s)
-
-    def _written_s(self) -> float:
-        return round(self._before_s + time.monotonic() - self._began, 3)
 
     def _note(self, head: Segment, rows: int, size: int) -> None:
         self._bytes[head.number] = max(size, _BLOCK)
