@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from onceonly.errors import (
     SupersededError,
     UnavailableError,
 )
-from onceonly.operations.journals import drop, drop_reader
+from onceonly.operations.journals import drop, drop_reader, look
 from onceonly.sources.journal import Journal, Position, claims
 from onceonly.sources.journal import writer as writing
 from onceonly.sources.journal.segments import CLAIMS, FOLDS, FORMAT, SEGMENTS, decode, encode, name_of
@@ -33,7 +34,7 @@ from onceonly.stores.folder import LocalStore
 from onceonly_proof.disk import CHANGES, Fault, How
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from onceonly.sources.journal import Writer
 
@@ -521,6 +522,59 @@ def test_a_journal_belongs_to_one_feed(place: Path) -> None:
     opened(place).close()
     with pytest.raises(JournalError, match=f"holds rows of {FEED} {OF}, not of {FEED} another"):
         Journal.at(str(place)).make(FEED, "another")
+
+
+def test_a_long_journal_on_a_distant_store_is_opened_planned_and_taken_away_by_several_requests_at_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, those of a week would take hours, in which nothing is taken from the feed."""
+    with opened(place) as writer:
+        for each in "abcdefgh":
+            writer.append(rows(each))
+    together = threading.Barrier(4, timeout=20)
+
+    def beside(name: str) -> Callable[..., object]:
+        real = getattr(LocalStore, name)
+
+        def call(self: LocalStore, at: str, *more: int) -> object:
+            if at.startswith(SEGMENTS):
+                together.wait()
+            return real(self, at, *more)
+
+        return call
+
+    monkeypatch.setattr(LocalStore, "abreast", 4)
+    for name in ("get", "get_first", "delete"):
+        monkeypatch.setattr(LocalStore, name, beside(name))
+    with opened(place) as writer:
+        assert (writer.newest, writer.append(rows(*"abcdefghi"))) == (8, 1)
+        reader = reader_of(place)
+        assert reader.limited(0, 8, 7, {}) == 7
+        reader.close()
+        read_upto(place, 9)
+        writer.tidy(now=True)
+        assert [path.name for path in segment(place, 9).parent.iterdir()] == [segment(place, 9).name]
+        for each in "jkl":
+            writer.append(rows(each))
+        assert look(str(place)).segments == 4
+    drop(str(place))
+    assert not place.exists()
+
+
+def test_a_long_journal_that_is_read_at_last_is_taken_away_a_part_at_a_time(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its feed would be left alone until all is deleted."""
+    monkeypatch.setattr(writing, "_TIDY_MOST", 2)
+    with opened(place) as writer:
+        for each in "abcdef":
+            writer.append(rows(each))
+        read_upto(place, 6)
+        for left in ("cdef", "ef", "f"):
+            writer.tidy(now=True)
+            assert held(place) == list(left)
+    with opened(place) as writer:
+        assert writer.append(rows(*"abcdefg")) == 1
 
 
 def test_a_query_begins_where_the_journal_begins_and_no_other_takes_its_place(place: Path) -> None:

@@ -44,25 +44,25 @@ def look(address: str) -> Seen:
     assert identity is not None  # noqa: S101  it is there
     numbers = journal.numbers(SEGMENTS)
     upto = _upto(journal)
-    unread = size = segments = 0
-    for number in numbers:
+
+    def one(number: int) -> tuple[int, int] | None:
         try:
             _, rows, taken = journal.read(number, identity.journal)
         except JournalError:
             if number <= _upto(journal) and number not in journal.numbers(SEGMENTS):
-                continue  # its writer has taken it away meanwhile
+                return None  # its writer has taken it away meanwhile
             raise
-        segments += 1
-        size += taken
-        unread += rows.num_rows if number > upto else 0
+        return rows.num_rows if number > upto else 0, taken
+
+    found = [each for each in journal.at_once(one, numbers) if each is not None]
     return Seen(
         where=journal.where,
         feed=identity.feed,
         of=identity.of,
-        segments=segments,
+        segments=len(found),
         newest=max(numbers or journal.numbers(FOLDS), default=0),
-        unread=unread,
-        bytes=size,
+        unread=sum(rows for rows, _ in found),
+        bytes=sum(taken for _, taken in found),
         writer=_holder(journal, "writer"),
         reader=_holder(journal, "reader"),
     )
@@ -86,8 +86,8 @@ def drop(address: str, *, checkpoint: Checkpoint | None = None, because: str = "
     ):
         # Its identity goes last, also where the power fails, so that a drop that was killed can be run again.
         for folder in (SEGMENTS, FOLDS, CLAIMS):
-            for number in journal.numbers(folder):
-                journal.store.delete(name_of(folder, number))
+            names = [name_of(folder, number) for number in journal.numbers(folder)]
+            journal.at_once(journal.store.delete, names)
         for name in (READING, RECEIVING, AGAIN):
             journal.store.delete(name)
         journal.sync()

@@ -6,10 +6,11 @@ import os
 import shlex
 import stat
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from onceonly import background
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, JournalError, UnavailableError
 from onceonly.sources.journal.segments import (
@@ -30,12 +31,16 @@ from onceonly.stores.opened import address_of, folder_of, open_store
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
     from onceonly.sources.journal.segments import Segment
     from onceonly.stores.port import RewritableStore
+
+Item = TypeVar("Item")
+T = TypeVar("T")
 
 IDENTITY: Final = "journal"
 READING: Final = "reading"
@@ -152,6 +157,13 @@ class Journal:
         if segment.journal != journal:
             raise strange(where)
         return segment
+
+    def at_once(self, work: Callable[[Item], T], items: Sequence[Item]) -> list[T]:
+        """Do work on segments, for as many at a time as the store takes; return what came, in order.
+
+        One after the other, those of a long journal on a distant store would take hours.
+        """
+        return background.spread("onceonly-journal", work, items, threads_max=self.store.abreast)
 
     def reading(self) -> Reading | None:
         """Say who reads it and how far it has come; None where nobody has begun."""

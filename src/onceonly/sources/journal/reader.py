@@ -264,7 +264,7 @@ class Reader:
         """Return the segment up to which at most ``rows_max`` rows lie, but at least one segment."""
         taken, last = 0, start
         for number in range(start + 1, end + 1):
-            taken += known[number] if number in known else self._look(number).rows
+            taken += known[number] if number in known else self._look(number, end).rows
             if last > start and taken > rows_max:
                 break
             last = number
@@ -307,7 +307,10 @@ class Reader:
         is_passed = began is not None and reading.named <= began.segment and reading.named < end
         return reading.named if is_passed else 0
 
-    def _look(self, number: int) -> Segment:
+    def _look(self, number: int, upto: int = 0) -> Segment:
+        """Return what a segment says of itself; of those ``upto`` another, as many are asked for as a store takes."""
         if number not in self._seen:
-            self._seen[number] = self._journal.head(number, self._identity)
+            some = [number, *range(number + 1, min(upto + 1, number + self._journal.store.abreast))]
+            heads = self._journal.at_once(lambda each: self._journal.head(each, self._identity), some)
+            self._seen.update(zip(some, heads, strict=True))
         return self._seen[number]

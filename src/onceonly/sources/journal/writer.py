@@ -14,6 +14,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
+import msgspec
+
 from onceonly import failpoints
 from onceonly.errors import JournalError, OnceonlyError, SupersededError, UnavailableError
 from onceonly.sources.journal import window
@@ -57,6 +59,7 @@ _BLOCK: Final = 4096
 """What a file takes at least."""
 _TIDY_S: Final = 1.0
 _TIDY_MANY: Final = 64
+_TIDY_MOST: Final = 4096
 _TIDY_LATEST_S: Final = 10.0
 _AGAIN_PARTS: Final = 20
 """In each of so many parts of the window, what came again is made durable once at most."""
@@ -228,7 +231,8 @@ class Writer:
             self._require_there()
         # The newest stays until another is newer: it needs no fold to be known.
         upto = min(reading.upto, self.newest - 1) if reading is not None else 0
-        due = [number for number in self._bytes if number <= upto]
+        # Not all at once of a long journal that was read at last: its feed would be left alone meanwhile.
+        due = [number for number in self._bytes if number <= upto][:_TIDY_MOST]
         late = moment - self._folded_at >= _TIDY_LATEST_S
         if due and (now or late or len(due) >= _TIDY_MANY) and not self._is_outdated(reading):
             self._fold(due)
@@ -268,8 +272,8 @@ class Writer:
             )
         self._folds.append(last)
         failpoints.hit("journal.after_fold")
+        self._delete(due)
         for number in due:
-            self._store.delete(name_of(SEGMENTS, number))
             self._backlog -= self._bytes.pop(number)
             self.rows.pop(number, None)
             self.writers.pop(number, None)
@@ -308,20 +312,18 @@ class Writer:
         self.newest = folded
         if folded:
             self._store.sync(name_of(FOLDS, folded))
-        for number in self._journal.numbers(SEGMENTS):
-            if number <= folded:
-                self._store.delete(name_of(SEGMENTS, number))
-                continue
-            if number != self.newest + 1:
-                raise JournalError(
-                    f"segment {self.newest + 1} of the journal {self._journal.where} is gone, and later ones are there",
-                    next_step="restore the folder as a whole; or drop the journal, which gives up what is in it",
-                )
-            head, rows, size = self._journal.read(number, self._identity)
-            hashes = [each for each in _hashes(rows) if each is not None]
-            self._window.learn(number, hashes, self.clock.after(head.at_s))
-            self._note(head, rows.num_rows, size)
-            self.newest, self.mark = number, head.mark
+        segments = self._journal.numbers(SEGMENTS)
+        self._delete([number for number in segments if number <= folded])
+        left = [number for number in segments if number > folded]
+        if gone := next((at for at, number in enumerate(left, folded + 1) if number != at), 0):
+            raise JournalError(
+                f"segment {gone} of the journal {self._journal.where} is gone, and later ones are there",
+                next_step="restore the folder as a whole; or drop the journal, which gives up what is in it",
+            )
+        for head, hashes, size in self._journal.at_once(self._read, left):
+            self._window.learn(head.number, hashes, self.clock.after(head.at_s))
+            self._note(head, head.rows, size)
+            self.newest, self.mark = head.number, head.mark
         self._learn_again()
         if self.newest > folded:
             self._store.sync(name_of(SEGMENTS, self.newest))
@@ -332,6 +334,15 @@ class Writer:
                 number_of(name) < claim if name.startswith(CLAIMS) else number_of(name) <= self.newest
             )
         )
+
+    def _read(self, number: int) -> tuple[Segment, list[bytes], int]:
+        """Return what a segment says of itself, its ids, and the bytes that it takes. Any thread."""
+        head, rows, size = self._journal.read(number, self._identity)
+        hashes = [each for each in _hashes(rows) if each is not None]
+        return msgspec.structs.replace(head, rows=rows.num_rows), hashes, size
+
+    def _delete(self, numbers: Sequence[int]) -> None:
+        self._journal.at_once(self._store.delete, [name_of(SEGMENTS, each) for each in numbers])
 
     def _learn_again(self) -> None:
         """Learn what came again; some of it is in folds and segments, of before or of after that."""
