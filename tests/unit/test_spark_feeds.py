@@ -200,6 +200,42 @@ def test_a_start_that_is_refused_takes_nothing_from_its_feed(tmp_path: Path, wro
         assert not (tmp_path / "typo").exists()
 
 
+@pytest.mark.parametrize("noted", ["it has asked for more", "it has planned another epoch"])
+def test_a_first_epoch_whose_end_a_power_cut_took_from_sparks_checkpoint_is_run_again(
+    tmp_path: Path, noted: str
+) -> None:
+    """Ours of what was read stands by then. Who begins anew is refused all the same."""
+    place = tmp_path / "journal"
+    options = {"host": "h", "port": "1", "journal": str(place), "receiver": "outside"}
+
+    def begun() -> tuple[FeedReader, dict[str, Any]]:
+        reader = FeedReader("socket", options, columns_of("socket"), Hadoop())
+        return reader, reader.initialOffset()
+
+    with opened(place) as writer:
+        writer.append(rows("a"))
+        writer.append(rows("b"))
+        reader, start = begun()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        first = [repr(each) for each in reader.partitions(start, end)]
+        if noted == "it has asked for more":
+            reader._reader.stand(end["segment"])
+        else:
+            reader.commit(end)
+        reader.stop()
+        reader, start = begun()
+        assert [repr(each) for each in reader.partitions(start, end)] == first
+        writer.append(rows("c"))
+        following = reader.latestOffset(end, ReadAllAvailable())
+        assert following["segment"] == 3
+        reader.commit(end)
+        reader.stop()
+        reader, start = begun()
+        with pytest.raises(JournalError, match="was read up to segment 2 by another query"):
+            reader.latestOffset(start, ReadAllAvailable())
+        reader.stop()
+
+
 def test_a_start_whose_journal_another_query_reads_leaves_no_receiver_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

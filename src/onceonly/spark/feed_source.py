@@ -20,7 +20,13 @@ from onceonly.settings.query import PREFIX
 from onceonly.sources.asked import ask, kept_by_receiver
 from onceonly.sources.journal.feeds import schema_of
 from onceonly.sources.journal.place import Journal
-from onceonly.sources.journal.reader import Position, Reader, require_kept, require_unread
+from onceonly.sources.journal.reader import (
+    Position,
+    Reader,
+    first_begun,
+    require_kept,
+    require_unread,
+)
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.known import feed_class
 from onceonly.spark.shown import without_frames
@@ -113,6 +119,8 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: int | None = None
         self._opened: tuple[Reader, Receiver | None] | None = None
         self._has_told = False
+        self._begun: Position | None = None
+        """Where the query has begun that reads this journal, if Spark asks for that and some was read."""
 
     def __getstate__(self) -> dict[str, Any]:
         # A task is told nothing of the feed: its options may hold secrets.
@@ -122,7 +130,9 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_frames
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._opened is None:  # a start that is refused takes nothing from its feed
-            require_unread(self._asked.journal)
+            self._begun = first_begun(self._asked.journal)
+        if self._begun is not None:
+            return self._begun.offset
         self._tell_promise(after=0)
         return self._reader.initial().offset
 
@@ -132,6 +142,8 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_frames
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        if self._begun is not None and Position.of(start) == self._begun:  # no first epoch is run again
+            require_unread(self._asked.journal)
         position = self._at(start)
         reader, receiver = self._open()
         if self._ends and self._until is None:

@@ -73,6 +73,23 @@ def require_unread(journal: Journal) -> Reading | None:
     return reading
 
 
+def first_begun(journal: Journal) -> Position | None:
+    """Return where a query has begun that may have to run its first epoch again; None where none has read.
+
+    Spark keeps no beginning, and asks for one as for a new query. Its note that an epoch is complete may be lost with
+    the power until the next one is decided, while ours of what was read stands. Any process; only looks. Raises
+    ``JournalError`` where something was read for good: that first epoch is over.
+    """
+    reading, identity = journal.reading(), journal.identity()
+    try:
+        require_unread(journal)
+    except JournalError:
+        if reading is None or reading.upto or identity is None:
+            raise
+        return Position(journal=identity.journal, reader=reading.reader, segment=_beginning(journal))
+    return None
+
+
 def require_kept(journal: Journal, position: Position) -> Reading | None:
     """See that a journal keeps all that follows a position, for its reader, and return who has begun to read it.
 
