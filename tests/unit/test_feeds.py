@@ -944,6 +944,30 @@ def test_a_host_that_nobody_knows_is_told(
     assert "has no address" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("name", "of", "options"),
+    [
+        ("socket", "no-such-host.invalid:1", {"host": "no-such-host.invalid", "port": "1"}),
+        ("http", "http://no-such-host.invalid/", {"url": "http://no-such-host.invalid/"}),
+        ("rabbitmq", "/ q", {"uri": "amqp://no-such-host.invalid", "queue": "q"}),
+    ],
+)
+def test_a_host_that_has_no_address_for_now_is_asked_again_by_a_start_that_goes_on(
+    lives: Callable[..., Life],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    of: str,
+    options: dict[str, str],
+) -> None:
+    """As one whose only machine is started anew: what the journal has came from there."""
+    with Writer.open(Journal.at(str(tmp_path / "journal")), Limits(), feed=name, of=of) as writer:
+        writer.append(rows("a"))
+    life = lives(name, **options)
+    until(lambda: "connecting again" in caplog.text or life.receiver.error is not None)
+    life.receiver.require_alive()
+
+
 def test_what_each_feed_promises(tmp_path: Path) -> None:
     def promised(name: str, **options: str) -> str:
         return str(ask(name, {"journal": str(tmp_path), **options}).feed.guarantee)

@@ -18,7 +18,7 @@ from onceonly.sources.rabbitmq_stream.planning import Planner
 from onceonly.sources.rabbitmq_stream.positions import Position
 from onceonly.sources.rabbitmq_stream.reading import is_unread, read
 from onceonly.sources.rabbitmq_stream.rows import SCHEMA, batches
-from onceonly.spark.rabbitmq_stream_source import RabbitStreamFormat, RabbitStreamReader
+from onceonly.spark.rabbitmq_stream_source import RabbitStreamFormat, RabbitStreamReader, Share
 
 OPTIONS = {"uri": "amqp://me:pw@h", "stream": "s"}
 
@@ -342,6 +342,20 @@ def test_a_stream_that_was_made_anew_is_another_one_also_while_it_is_written_to(
     with pytest.raises(SourceChangedError, match="was deleted and made anew"):
         planner_of(stream).require_kept(Position.behind(message(2_000)))
     assert next(offsets) < 100
+
+
+def test_a_host_without_an_address_is_waited_for_by_who_has_read_its_stream() -> None:
+    """As one whose only machine is started anew; of a new query, its name is misspelt."""
+    given = {**OPTIONS, "uri": "amqp://no-such-host.invalid", "timeout": "0.2 s"}
+    with pytest.raises(ConfigurationError, match="has no address"):
+        Planner(SourceOptions.of(given)).initial()
+    at, end = Position.behind(message(3)), Position.behind(message(5))
+    with pytest.raises(UnavailableError, match="had no answer"):
+        Planner(SourceOptions.of(given)).following(at)
+    with pytest.raises(UnavailableError, match="had no answer"):
+        Planner(SourceOptions.of(given)).shares(at, end)
+    with pytest.raises(UnavailableError, match="had no answer"):
+        list(RabbitStreamReader(given, StructType()).read(Share(at, end)))
 
 
 def test_the_format_reads_streams_alone() -> None:

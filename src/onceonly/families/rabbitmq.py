@@ -43,7 +43,8 @@ class Server:
     def __init__(self, uri: str, who: str) -> None:
         self._pika = _pika(who)
         self._who = who
-        self._was_connected = False
+        self.is_host_known = False
+        """Whether it was reached, here or before: its name may have no address for a while, as where it starts anew."""
         self._parameters = self._read(uri)
         errors = self._pika.exceptions
         self.errors: tuple[type[Exception], ...] = (errors.AMQPError, OSError, UnicodeError)
@@ -62,7 +63,7 @@ class Server:
     def connect(self) -> Any:  # noqa: ANN401  pika's
         """Return a new connection. Raises one of ``errors``."""
         connection = self._pika.BlockingConnection(self._parameters)
-        self._was_connected = True
+        self.is_host_known = True
         return connection
 
     def why(self, error: BaseException) -> str:
@@ -124,7 +125,7 @@ class Server:
             and getattr(each, "errno", None) != socket.EAI_AGAIN
             for each in _causes(error)
         )
-        if unknown and not self._was_connected:
+        if unknown and not self.is_host_known:
             return ConfigurationError(
                 f"the host {self._parameters.host} of {self._who} has no address",
                 next_step="see to the option uri",

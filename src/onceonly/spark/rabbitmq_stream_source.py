@@ -104,7 +104,7 @@ class RabbitStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Share)  # noqa: S101  Spark hands back what `partitions` gave
         # Spark takes a batch only if its time zones and nullability are exactly these.
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        stream = Stream(self._options)
+        stream = Stream(self._options, is_known=True)
         try:
             for batch in batches(read(stream, partition.start, partition.end)):
                 yield batch.cast(schema)

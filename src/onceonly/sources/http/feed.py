@@ -60,7 +60,7 @@ class HttpFeed:
         self._stall_s: float = options["stallTimeout"]
         self._headers = headers_of(options)
         self._limits = limits
-        self._was_connected = False
+        self.is_host_known = self._was_connected = False
         self._has_told = False
         self._client, url = _httpx_of(self._url)
         self.of = f"{url.scheme}://{url.netloc.decode().rpartition('@')[2]}{url.path}"
@@ -184,7 +184,7 @@ class HttpFeed:
                 content = response.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if content in _PAGES:
                     raise self._page(content, response.url)
-                self._was_connected = True
+                self.is_host_known = self._was_connected = True
                 yield content
                 async for chunk in response.aiter_bytes():
                     yield chunk
@@ -241,7 +241,7 @@ class HttpFeed:
                 "with the certificate of who signed it, where the receiver runs",
             ) from error
         unknown = [each for each in causes if isinstance(each, socket.gaierror)]
-        if unknown and unknown[0].errno != socket.EAI_AGAIN and not self._was_connected:
+        if unknown and unknown[0].errno != socket.EAI_AGAIN and not self.is_host_known:
             raise ConfigurationError(
                 f"the host of {self.of} has no address", next_step="see to the option url"
             ) from error

@@ -66,6 +66,8 @@ class Feed(Protocol):
     """What it can keep with its options, the strongest first."""
     guarantee: Guarantee
     """The one of these that it keeps."""
+    is_host_known: bool
+    """Whether its server was reached, here or before: the name of its host may have no address for a while."""
     awaited: int
     """How many rows its server had when it was asked, and has not given yet; 0 where it does not tell."""
 

@@ -71,6 +71,8 @@ class Receiver(threading.Thread):
                 wait_s=self._wait_s,
             ) as writer:
                 self.writer = writer
+                if writer.newest:  # what is in the journal has come from there
+                    self._feed.is_host_known = True
                 self._opened.set()
                 while not self._stopping.is_set():
                     # What is taken and not written is lost, or one of so many deliveries that a server makes.

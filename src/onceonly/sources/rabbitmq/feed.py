@@ -52,6 +52,7 @@ class RabbitFeed:
         self._prefetch: int = options["prefetch"]
         self._limits = limits
         self._connection: Any = None
+        self.is_host_known = False
         self.awaited = 0
         self.of = f"{self._server.virtual_host} {self._queue}"
         weaker = (Guarantee.AT_LEAST_ONCE, Guarantee.AT_MOST_ONCE)
@@ -96,6 +97,7 @@ class RabbitFeed:
         time.sleep(seconds)
 
     def _consume(self) -> Generator[Batch | None, None, None]:
+        self._server.is_host_known |= self.is_host_known
         self._connection = self._server.connect()
         gather = Gather(self.columns, self._limits)
         newest, heard_at = 0, time.monotonic()

@@ -126,11 +126,15 @@ class Consumer:
 
 
 class Stream:
-    """One stream; connects when it is first asked, and again when the connection is lost. One thread at a time."""
+    """One stream; connects when it is first asked, and again when the connection is lost. One thread at a time.
 
-    def __init__(self, options: SourceOptions) -> None:
+    ``is_known`` says that it was read before, so that a host without an address is one for now.
+    """
+
+    def __init__(self, options: SourceOptions, *, is_known: bool = False) -> None:
         self.options = options
         self.server = Server(options.uri, NAME)
+        self.server.is_host_known = is_known
         self._connection: Any = None
         self._consumers: list[Consumer] = []
 

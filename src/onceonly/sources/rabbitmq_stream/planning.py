@@ -62,6 +62,7 @@ class Planner:
         A query that begins at the stream's end has an empty first epoch, whose offset is the beginning from then on:
         the end itself moves on, and whoever ran an epoch with rows again would begin behind them.
         """
+        self._stream.server.is_host_known = True  # in this life or in an earlier one: a place in it is known
         was_planned, self._is_planned = self._is_planned, True
         if start == self._begun and start.is_end and not was_planned:
             return start
@@ -81,6 +82,7 @@ class Planner:
             lose(self._stream, end.first, start.offset)
         if end.next <= start.next:  # a first epoch, which has begun where the stream ended before
             return []
+        self._stream.server.is_host_known = True
         self.require_kept(start)
         count = max(1, min(self._options.tasks, end.offset - start.next + 1))
         found, first = [], start

@@ -36,7 +36,7 @@ class SocketFeed:
         self._host: str = options["host"]
         self._port: int = options["port"]
         self._limits = limits
-        self._was_connected = False
+        self.is_host_known = False
         self.named = "none"
         self.of = f"{self._host}:{self._port}"
         self.guarantees: tuple[Guarantee, ...] = (Guarantee.AT_MOST_ONCE,)
@@ -83,7 +83,7 @@ class SocketFeed:
         try:
             connection = socket.create_connection((self._host, self._port), timeout=_CONNECT_S)
         except (socket.gaierror, UnicodeError) as error:  # or no name that DNS can have
-            if self._was_connected or getattr(error, "errno", None) == socket.EAI_AGAIN:
+            if self.is_host_known or getattr(error, "errno", None) == socket.EAI_AGAIN:
                 raise FeedBrokenError(f"{self._host} has no address now") from error
             raise ConfigurationError(
                 f"the host {self._host} of onceonly.socket has no address: {getattr(error, 'strerror', error)}",
@@ -92,6 +92,6 @@ class SocketFeed:
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
             raise FeedBrokenError(f"no connection: {why}") from error
-        self._was_connected = True
+        self.is_host_known = True
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connection
