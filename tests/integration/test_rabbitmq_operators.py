@@ -140,6 +140,39 @@ def test_a_queue_that_became_a_stream_is_refused_before_its_first_record(
     assert ids(tmp_path) == ["1"]
 
 
+def test_a_queue_that_another_consumer_has_for_itself_is_waited_for(
+    rabbit: EmbeddedRabbit, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a former program that is not stopped yet; the user's rights are as they should be."""
+    queue = "alone"  # a classic one: quorum queues of RabbitMQ 3.10 refuse no other consumer
+    publish(rabbit, queue, ["1"])
+    with pika.BlockingConnection(pika.URLParameters(rabbit.uri)) as other:
+        channel = other.channel()
+        channel.basic_qos(prefetch_count=1)
+        channel.basic_consume(queue, lambda *_: None, exclusive=True)
+        life = receiver(rabbit, tmp_path, queue)
+        until(lambda: life.error is not None or "in exclusive use" in caplog.text)
+    until(lambda: life.error is not None or ids(tmp_path) == ["1"])
+    life.stop()
+    life.require_alive()
+
+
+def test_a_virtual_host_that_has_as_many_connections_as_it_may_is_waited_for(
+    rabbit: EmbeddedRabbit, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As while the connections of a program are open yet that was killed; the user's rights are as they should be."""
+    publish(rabbit, "crowded", ["1"])
+    rabbit.control("set_vhost_limits", "-p", "/", '{"max-connections": 0}')
+    try:
+        life = receiver(rabbit, tmp_path, "crowded")
+        until(lambda: life.error is not None or "connection limit" in caplog.text)
+    finally:
+        rabbit.control("clear_vhost_limits", "-p", "/")
+    until(lambda: life.error is not None or ids(tmp_path) == ["1"])
+    life.stop()
+    life.require_alive()
+
+
 @KINDS
 def test_a_queue_that_is_purged_gives_what_comes_after(
     rabbit: EmbeddedRabbit, tmp_path: Path, arguments: Arguments

@@ -639,6 +639,10 @@ def test_a_server_of_rabbitmq_that_ends_while_it_greets_has_refused_nobody(state
         pika.exceptions.ConnectionClosedByBroker(320, "CONNECTION_FORCED - broker forced connection closure"),
     ):
         assert server.refusal(of_state(repr(ended)), "queue q") is None
+    full = "access to vhost '/' refused for user 'me': connection limit (1) is reached"
+    for passing in (full, "access to vhost '/' refused for user 'me': vhost '/' is down"):
+        ended = pika.exceptions.ConnectionClosedByBroker(530, f"NOT_ALLOWED - {passing}")
+        assert server.refusal(of_state(repr(ended)), "queue q") is None
     refused = pika.exceptions.ConnectionClosedByBroker(403, "ACCESS_REFUSED - Login was refused")
     assert isinstance(server.refusal(of_state(repr(refused)), "queue q"), ConfigurationError)
 

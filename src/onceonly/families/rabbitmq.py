@@ -30,6 +30,10 @@ _MISSING: Final = 404
 _INVALID: Final = 406
 _NOT_ALLOWED: Final = 530
 _NO_HOST: Final = "not found"
+_FULL: Final = ("limit (", "' is down")
+"""What a server says that lets nobody in for now: so many connections are there already, or it starts the host anew."""
+_IN_USE: Final = "exclusive use"
+"""What it says of a queue that another consumer has for itself."""
 _NO_SUCH = "no queue"
 """The words of one that is not there; the same code is given for one whose node is just starting."""
 
@@ -108,8 +112,10 @@ class Server:
                 f"{self.where} does not take the user or the password of the option uri",
                 next_step="see to the option uri",
             )
-        if isinstance(error, errors.ProbableAccessDeniedError) and (
-            f"({_REFUSED})" in told or f"({_NOT_ALLOWED})" in told
+        if (
+            isinstance(error, errors.ProbableAccessDeniedError)
+            and (f"({_REFUSED})" in told or f"({_NOT_ALLOWED})" in told)
+            and not any(words in told for words in _FULL)
         ):
             if _NO_HOST in told:
                 return ConfigurationError(
@@ -138,7 +144,7 @@ class Server:
                 f"there is no {what} in {self.virtual_host} of {self.where}",
                 next_step=f"see to the option {what.partition(' ')[0]}, or let its owner declare it",
             )
-        if error.reply_code == _REFUSED:
+        if error.reply_code == _REFUSED and _IN_USE not in error.reply_text:
             return ConfigurationError(
                 f"{self.where} does not let this user read the {what}",
                 next_step="grant the user the right to read it",
