@@ -4105,8 +4105,8 @@ DEFECTS: Final = (
         group=JOURNALS,
         what="What a queue had given when it was deleted is dropped, as if it came again",
         file="sources/rabbitmq/feed.py",
-        before="            if gather and (cancelled or gather.is_due or len(gather) >= self._prefetch):\n",
-        after="            if gather and (gather.is_due or len(gather) >= self._prefetch):\n",
+        before="        is_over = self._is_cancelled or self._refusal is not None\n",
+        after="        is_over = self._refusal is not None\n",
         tests=(FEEDS + "test_what_a_queue_had_given_when_it_was_deleted_is_taken",),
     ),
     Defect(

@@ -799,12 +799,13 @@ def test_a_message_may_have_any_bytes_for_names_and_ids(tmp_path: Path) -> None:
 
 
 class Cancelled:
-    """A connection, and its channel, whose server deletes the queue when it has given two messages."""
+    """A connection, and its channel, whose server deletes the queue when it has given messages of these ids."""
 
     is_open = True
 
-    def __init__(self) -> None:
+    def __init__(self, ids: tuple[str | None, ...] = ("1", "2")) -> None:
         self.acknowledged: list[int] = []
+        self._ids = ids
 
     def channel(self) -> Cancelled:
         return self
@@ -822,9 +823,9 @@ class Cancelled:
         self._cancel = cancel
 
     def process_data_events(self, **_: float) -> None:
-        for tag, body in enumerate((b"a", b"b"), 1):
+        for tag, (name, body) in enumerate(zip(self._ids, (b"a", b"b", b"c"), strict=False), 1):
             method = SimpleNamespace(exchange="", routing_key="q", redelivered=False, delivery_tag=tag)
-            self._take(self, method, SimpleNamespace(message_id=str(tag), headers=None), body)
+            self._take(self, method, SimpleNamespace(message_id=name, headers=None), body)
         self._cancel(None)
 
     def basic_ack(self, tag: int, *, multiple: bool) -> None:
@@ -848,6 +849,21 @@ def test_what_a_queue_had_given_when_it_was_deleted_is_taken(
     with pytest.raises(FeedBrokenError, match="the queue was deleted or has moved"):
         next(given)
     assert connection.acknowledged == [2]
+
+
+def test_what_a_queue_gave_before_a_message_without_an_id_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would come again at each start, and be given up by a queue that counts its deliveries."""
+    feed, connection = rabbit(tmp_path, linger="60 s"), Cancelled(ids=("1", None, "3"))
+    monkeypatch.setattr(feed._server, "connect", lambda: connection)
+    given = feed.receive(None)
+    batch = next(given)
+    assert batch is not None
+    assert batch.rows.column("id").to_pylist() == ["1"]
+    with pytest.raises(RecordRefusedError, match="has no message id"):
+        next(given)
+    assert connection.acknowledged == [1]
 
 
 def test_a_queue_that_gives_nothing_is_asked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

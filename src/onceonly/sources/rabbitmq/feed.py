@@ -21,7 +21,7 @@ from onceonly.sources.journal.segments import hash_of
 from onceonly.sources.rabbitmq.options import DECLARED, Named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Generator, Mapping
 
     from onceonly.options import Option
     from onceonly.sources.journal.options import Limits
@@ -99,56 +99,44 @@ class RabbitFeed:
     def _consume(self) -> Generator[Batch | None, None, None]:
         self._server.is_host_known |= self.is_host_known
         self._connection = self._server.connect()
-        gather = Gather(self.columns, self._limits)
-        newest, heard_at = 0, time.monotonic()
-        cancelled: list[object] = []
-
-        def take(_channel: object, method: Any, properties: Any, body: bytes) -> None:  # noqa: ANN401  pika's
-            nonlocal newest, heard_at
-            newest, heard_at = method.delivery_tag, time.monotonic()
-            self.awaited -= self.awaited > 0
-            gather.add(body, *self._rest_of(method, properties, body))
-
-        channel = self._subscribe(take, cancelled.append)
+        given = _Given(self, Gather(self.columns, self._limits))
+        channel = self._subscribe(given)
         early = self.guarantee is Guarantee.AT_MOST_ONCE
         while True:
-            if cancelled or not channel.is_open:
-                raise FeedBrokenError(
-                    "the server has cancelled the consumer: the queue was deleted or has moved"
-                )
-            self._await(gather, cancelled.append)
-            # What a deleted queue has given, it gives no more; of one that has moved it comes again, and is known.
-            if gather and (cancelled or gather.is_due or len(gather) >= self._prefetch):
-                tag, batch = newest, self._suspecting(gather.take())
+            given.require_more(channel)
+            self._await(given)
+            if given.is_due(self._prefetch):
+                tag, batch = given.newest, self._suspecting(given.gather.take())
                 if early and channel.is_open:
                     channel.basic_ack(tag, multiple=True)
                 yield batch
                 if not early:
                     channel.basic_ack(tag, multiple=True)
-            elif gather.is_idle:
+            elif given.gather.is_idle:
                 yield None
-                if time.monotonic() - heard_at >= _ANEW_S:
+                if time.monotonic() - given.heard_at >= _ANEW_S:
                     # A quorum queue that is deleted and made anew at once keeps its consumer, and swallows what it
                     # gives it, to give it to the next one.
                     channel.close()
-                    channel, heard_at = self._subscribe(take, cancelled.append), time.monotonic()
+                    channel = self._subscribe(given)
 
-    def _await(self, gather: Gather, cancel: Callable[[object], None]) -> None:
+    def _await(self, given: _Given) -> None:
         """Take what the server gives for a while. Raises one of its errors, unless all that it gave is here alone."""
         try:
-            self._connection.process_data_events(time_limit=max(gather.wait_s, 1e-3))
+            self._connection.process_data_events(time_limit=max(given.gather.wait_s, 1e-3))
         except self._server.errors as error:
-            if not gather or not is_deleted(error):
+            if not given.gather or not is_deleted(error):
                 raise
-            cancel(error)
+            given.cancel(error)
 
-    def _subscribe(self, take: Callable[..., None], cancel: Callable[[object], None]) -> Any:  # noqa: ANN401  pika's
+    def _subscribe(self, given: _Given) -> Any:  # noqa: ANN401  pika's
         """Begin to consume, and return the channel on which that is."""
         channel = self._connection.channel()
         self.awaited = channel.queue_declare(self._queue, passive=True).method.message_count
         channel.basic_qos(prefetch_count=self._prefetch)
-        channel.basic_consume(self._queue, take, arguments={_PRIORITY: 0})
-        channel.add_on_cancel_callback(cancel)
+        given.heard_at = time.monotonic()
+        channel.basic_consume(self._queue, given.take, arguments={_PRIORITY: 0})
+        channel.add_on_cancel_callback(given.cancel)
         return channel
 
     def _suspecting(self, batch: Batch) -> Batch:
@@ -176,3 +164,52 @@ class RabbitFeed:
                 next_step="let its publisher set one; or set id, or onceonly.guarantee=at-least-once",
             )
         return (found, *names, headers, method.redelivered)
+
+
+class _Given:
+    """What the server has given and nobody has taken yet, and why it gives no more. One thread."""
+
+    def __init__(self, feed: RabbitFeed, gather: Gather) -> None:
+        self._feed = feed
+        self.gather = gather
+        self.newest = 0
+        """The tag of the newest message."""
+        self.heard_at = time.monotonic()
+        self._refusal: RecordRefusedError | None = None
+        self._is_cancelled = False
+
+    def take(self, _channel: object, method: Any, properties: Any, body: bytes) -> None:  # noqa: ANN401  pika's
+        """Take a message, unless it or one before it is refused."""
+        self.heard_at = time.monotonic()
+        self._feed.awaited -= self._feed.awaited > 0
+        if self._refusal is not None:
+            return
+        try:
+            rest = self._feed._rest_of(method, properties, body)  # noqa: SLF001  they are of one module
+        except RecordRefusedError as error:
+            self._refusal = error
+            return
+        self.newest = method.delivery_tag
+        self.gather.add(body, *rest)
+
+    def cancel(self, _frame: object) -> None:
+        """Note that the server has cancelled the consumer."""
+        self._is_cancelled = True
+
+    def is_due(self, prefetch: int) -> bool:
+        """Say whether there are messages that should wait no longer.
+
+        What a deleted queue has given, it gives no more; of one that has moved it comes again, and is known. What came
+        before a message that is refused would be delivered once more at each start, and a queue may count that.
+        """
+        is_over = self._is_cancelled or self._refusal is not None
+        return bool(self.gather) and (is_over or self.gather.is_due or len(self.gather) >= prefetch)
+
+    def require_more(self, channel: Any) -> None:  # noqa: ANN401  pika's
+        """Raise why no more comes, once all that came is taken."""
+        if self.gather:
+            return
+        if self._refusal is not None:
+            raise self._refusal
+        if self._is_cancelled or not channel.is_open:
+            raise FeedBrokenError("the server has cancelled the consumer: the queue was deleted or has moved")
