@@ -502,6 +502,16 @@ def test_a_server_that_is_busy_is_left_alone_as_long_as_it_says(lives: Callable[
         assert time.monotonic() - begun >= 1
 
 
+@pytest.mark.parametrize("status", [408, 500, 503, 507, 520, 522, 524, 529, 530])
+def test_a_server_that_is_in_trouble_is_asked_again_by_whatever_number_it_says_so(
+    lives: Callable[..., Life], status: int
+) -> None:
+    """As 5xx that are not known mean what 500 does: those in front of it have numbers of their own."""
+    trouble = [b"HTTP/1.1 %d In Trouble\r\nContent-Length: 0\r\n\r\n" % status]
+    with ScriptedServer(trouble, [LINES, line(1), STALL], http=True) as server:
+        assert len(lives("http", server).values(1)) == 1
+
+
 def test_a_feed_is_not_at_rest_before_it_has_answered(lives: Callable[..., Life]) -> None:
     with ScriptedServer([], [b"", WAIT, LINES, line(1), STALL], http=True) as server:
         life = lives("http", server)
@@ -651,7 +661,7 @@ def test_a_server_of_rabbitmq_that_ends_while_it_greets_has_refused_nobody(state
     ("status", "says"),
     [
         (b"401 Unauthorized", "answered 401"), (b"403 Forbidden", "answered 403"), (b"404 Not Found", "answered 404"),
-        (b"410 Gone", "begin on a new journal"),
+        (b"410 Gone", "start once with resume=none"), (b"501 Not Implemented", "answered 501"),
     ],
 )  # fmt: skip
 def test_an_answer_that_will_not_change_ends_the_query(
@@ -1012,6 +1022,23 @@ def test_a_server_goes_on_after_what_was_taken_while_it_was_not_told_where(
             until(partial(getattr, life.receiver, "_was_heard"))
             life.receiver.stop()
         assert "last-event-id: 2" in server.requests[2]
+
+
+def test_a_server_that_has_dropped_what_came_after_the_last_id_is_gone_on_with_as_its_error_says(
+    lives: Callable[..., Life],
+) -> None:
+    """And what the journal has is not given up for it."""
+    gone = [b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"]
+    script = [EVENTS, event(1), RESET], gone, [EVENTS, event(7), STALL], [EVENTS, event(8), STALL]
+    with ScriptedServer(*script, http=True) as server:
+        error = lives("http", server, resume="header:Last-Event-ID").error()
+        assert "start once with resume=none" in str(error)
+        for resume, values in (("none", 2), ("header:Last-Event-ID", 3)):
+            life = lives("http", server, resume=resume)
+            assert len(life.values(values)) == values
+            life.receiver.stop()
+        assert [row["id"] for row in life.rows()] == ["1", "7", "8"]
+        assert "last-event-id: 7" in server.requests[3]
 
 
 def test_who_names_rows_by_something_else_is_told_that_those_before_are_not_known(

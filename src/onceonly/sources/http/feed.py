@@ -35,7 +35,11 @@ log = logging.getLogger("onceonly")
 
 _CONNECT_S: Final = 10.0
 _EVENTS: Final = "text/event-stream"
-_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_LATER: Final = frozenset({408, 425, 429})
+_FAILED: Final = 500
+"""From here on a server, or one in front of it, is in trouble: that may pass."""
+_NEVER: Final = frozenset({501, 505, 511})
+"""Not these: it does not know what is asked of it, or somebody in between wants a login."""
 _NO_MORE: Final = 204
 _PAGES: Final = frozenset({"text/html", "application/xhtml+xml"})
 """What people look at: a page to log in, or of a server that is being repaired."""
@@ -206,7 +210,7 @@ class HttpFeed:
                 f"{self.of} says that it has no more to send (204)",
                 next_step="stop the query, or start it again when there is more",
             )
-        if status in _LATER:
+        if status in _LATER or (status >= _FAILED and status not in _NEVER):
             raise FeedBrokenError(f"it answered {status}", wait_s=retry_after(response.headers))
         if not response.is_success:
             raise ConfigurationError(
@@ -214,7 +218,8 @@ class HttpFeed:
                 next_step={
                     401: "set header.Authorization to what the server takes",
                     403: "ask for the right to read it, or set header.Authorization",
-                    410: "the server has what came after the last id no more: begin on a new journal",
+                    410: "the server has what came after the last id no more, and that is lost: start once with "
+                    "resume=none (and without onceonly.guarantee), which takes what it sends then, and then as before",
                 }.get(status, "see to the option url"),
             )
 
