@@ -236,6 +236,19 @@ def test_lines_go_on_after_the_last_one_in_the_journal(lives: Callable[..., Life
     assert "last-event-id: 3\r\n" in server.requests[2]
 
 
+def test_a_header_that_the_user_gives_says_where_to_begin_and_not_where_to_go_on(
+    lives: Callable[..., Life],
+) -> None:
+    """Both in one request, and the server may go on after either."""
+    with ScriptedServer([EVENTS, event(8), RESET], [EVENTS, event(9), STALL], http=True) as server:
+        options = {"header_Last-Event-ID": "7", "resume": "header:Last-Event-ID"}
+        assert len(lives("http", server, **options).values(2)) == 2
+        for request, last in zip(server.requests, (7, 8), strict=True):
+            assert [line for line in request.split("\r\n") if "last-event-id" in line] == [
+                f"last-event-id: {last}"
+            ]
+
+
 def test_rows_that_are_left_out_by_their_id_are_told_of_at_once_and_then_now_and_then(
     lives: Callable[..., Life], caplog: pytest.LogCaptureFixture
 ) -> None:

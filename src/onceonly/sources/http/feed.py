@@ -167,14 +167,15 @@ class HttpFeed:
             "cache-control": "no-store",
         }
         given = {name.lower(): value for name, value in self._headers.items()}
-        headers = {**own, **given, **self._resume.headers(mark)}
+        last = self._resume.headers(mark)
+        headers = {**own, **given, **last}
         url = httpx.URL(self._url)
         url = url.copy_merge_params(self._resume.query(mark))
 
         async def keep_from_others(request: Any) -> None:  # noqa: ANN401  httpx, which is imported late
             # A key may be in any of them, and httpx takes away Authorization alone.
             if not _is_at(url, request.url):
-                for name in given:
+                for name in given.keys() - last.keys():
                     request.headers.pop(name, None)
 
         try:

@@ -72,7 +72,7 @@ class Resume:
                 next_step="set resume=query:NAME, if the server knows that; or have ids without line ends and without "
                 "spaces around them",
             )
-        return {self._name: last.encode()}
+        return {self._name.lower(): last.encode()}  # in place of one that the user gives, for the beginning
 
     def query(self, last: str | None) -> dict[str, str]:
         """Return the part of the query that says where to go on."""
