@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 import threading
@@ -21,6 +22,8 @@ RESET: Final = "reset"
 """Break the connection off."""
 WAIT: Final = "wait"
 """Say nothing for longer than a feed waits for rows."""
+GARBAGE: Final = "garbage"
+"""Send bytes that are no record of TLS."""
 OK: Final = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: "
 LINES: Final = OK + b"application/x-ndjson\r\n\r\n"
 EVENTS: Final = OK + b"text/event-stream; charset=utf-8\r\n\r\n"
@@ -78,5 +81,7 @@ class ScriptedServer:
                     self._ended.wait(2 * TICK_S)
                 elif step == RESET:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                elif step == GARBAGE:
+                    os.write(connection.fileno(), b"no record of TLS " * 9)
                 elif isinstance(step, bytes):
                     connection.sendall(step)

@@ -17,7 +17,7 @@ import pika
 import pytest
 from tests.unit.certificates import certificate
 from tests.unit.journal_bench import held, opened, read_upto, rows
-from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, ScriptedServer
+from tests.unit.scripted_server import EVENTS, GARBAGE, LINES, OK, RESET, STALL, WAIT, ScriptedServer
 
 from onceonly.errors import ConfigurationError, JournalError, RecordRefusedError, UnavailableError
 from onceonly.families.rabbitmq import Server
@@ -586,6 +586,18 @@ def test_a_server_that_ends_its_answer_without_a_row_has_been_heard_of(
         life = lives("http", server)
         until(lambda: "has closed the connection" in caplog.text)
         life.receiver.rest(0.01)
+
+
+def test_a_record_of_tls_that_is_broken_breaks_the_connection_and_not_the_receiver(
+    lives: Callable[..., Life], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, key = certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(made))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made, key)
+    scripts = [LINES, line(1), WAIT, GARBAGE, STALL], [LINES, line(2), STALL]
+    with ScriptedServer(*scripts, http=True, tls=tls) as server:
+        assert len(lives("http", url=f"https://127.0.0.1:{server.port}/").values(2)) == 2
 
 
 def test_how_long_a_server_wants_to_be_left_alone() -> None:

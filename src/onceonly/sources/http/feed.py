@@ -199,7 +199,7 @@ class HttpFeed:
             raise ConfigurationError(
                 f"{self.of} sends on to an address that is not HTTP", next_step="give the address itself"
             ) from error
-        except (httpx.HTTPError, httpx.StreamError) as error:
+        except (httpx.HTTPError, httpx.StreamError, OSError) as error:  # the last of a broken record of TLS
             self._refuse_for_good(error)
             why = _tls(error) or str(error) or "it was closed"
             raise FeedBrokenError(f"the connection broke ({type(error).__name__}: {why})") from error
