@@ -603,6 +603,9 @@ def test_a_record_of_tls_that_is_broken_breaks_the_connection_and_not_the_receiv
 def test_how_long_a_server_wants_to_be_left_alone() -> None:
     assert retry_after({"retry-after": "7"}) == 7
     assert 50 < retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 60
+    late = time.time() + 7200  # by the server's clock, or by this machine's
+    server = {"date": formatdate(late, usegmt=True), "retry-after": formatdate(late + 60, usegmt=True)}
+    assert retry_after(server) == 60
     assert [
         retry_after(each)
         for each in (

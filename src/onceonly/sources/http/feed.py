@@ -288,14 +288,22 @@ def _is_at(url: httpx.URL, asked: httpx.URL) -> bool:
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Return how long a server wants to be left alone, in seconds: a number, or a date; 0 where it does not say."""
+    """Return how long a server wants to be left alone, in seconds: a number, or a date; 0 where it does not say.
+
+    A date is by its own clock, which its answer tells: this machine's may be hours away.
+    """
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         return float(text)
+    until, now = _moment(text), _moment(headers.get("date", ""))
+    return 0.0 if until is None else max(0.0, until - (time.time() if now is None else now))
+
+
+def _moment(text: str) -> float | None:
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+        return parsedate_to_datetime(text).timestamp()
     except ValueError:
-        return 0.0
+        return None
 
 
 class _Waiting:
