@@ -144,6 +144,21 @@ def test_lines_of_a_socket_are_rows_and_a_half_line_is_none(lives: Callable[...,
         assert all(row["arrived"] is not None for row in life.rows())
 
 
+def test_a_server_that_is_gone_without_a_word_is_noticed_within_minutes(tmp_path: Path) -> None:
+    """What its next life would send goes to nobody until then."""
+    with ScriptedServer([STALL]) as server:
+        options = {"host": "127.0.0.1", "port": str(server.port), "journal": str(tmp_path)}
+        feed = ask("socket", options).feed
+        assert isinstance(feed, SocketFeed)
+        with feed._connect() as connection:
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            idle, every, count = (
+                connection.getsockopt(socket.IPPROTO_TCP, each)
+                for each in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            )
+            assert idle + every * count <= 120
+
+
 def test_rows_before_a_reset_are_kept(lives: Callable[..., Life]) -> None:
     # The system throws away what nobody has read when a reset comes; what was read waits for its segment then.
     with ScriptedServer([b"a\n" * 10, WAIT, RESET], [b"b\n", STALL]) as server:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _CONNECT_S: Final = 10.0
 _READ_BYTES: Final = 256 * 1024
+_KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""After how many seconds of silence the other side is asked, how often, and how many times in vain."""
 
 
 class SocketFeed:
@@ -93,5 +95,9 @@ class SocketFeed:
             why = os.strerror(error.errno) if error.errno else str(error)
             raise FeedBrokenError(f"no connection: {why}") from error
         self.is_host_known = True
+        # A machine that lost its power says nothing, and by its default the kernel asks after two hours.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEP_ALIVE.items():
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         return connection
