@@ -131,6 +131,20 @@ def test_an_epoch_reads_about_as_much_as_it_may(tmp_path: Path) -> None:
     assert Counter(query.rows) == Counter(wanted)
 
 
+def test_no_shard_waits_for_ever_behind_another_where_an_epoch_may_read_less_than_there_are_shards(
+    tmp_path: Path,
+) -> None:
+    """Its records would expire, though the query runs."""
+    stream = Stream(shards=2)
+    busy, other = sides()
+    stream.put(other, b"waits")
+    query = Query(stream, tmp_path, tasks="1")
+    for number in range(4):
+        stream.put(busy, b"%d" % number)
+        assert len(query.epoch(records_max=1)) == 1
+    assert b"waits" in query.rows
+
+
 def test_a_plan_says_how_far_each_shard_was_behind(tmp_path: Path) -> None:
     stream = Stream(shards=2)
     fill(stream, range(1000))

@@ -120,7 +120,9 @@ class Task:
         }
         sizes = dict.fromkeys(shards, 0)
         left = share.records_max
-        unread = sorted(shards)
+        names = sorted(shards)
+        first = share.number % len(names)  # each in turn, where less may be read than there are shards
+        unread = [*names[first:], *names[:first]]
         deadline = time.monotonic() + options.fetch_s
         while unread and (left is None or left > 0):
             for name in list(unread):
