@@ -300,6 +300,28 @@ def test_each_topic_is_asked_of_the_source_that_reads_it(
     assert "The topics c are not watched" in caplog.text
 
 
+def test_each_topic_is_asked_as_the_source_does_that_reads_it_though_all_are_of_one_cluster(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may have no right to it, or read committed rows alone."""
+    ends = '{"a":{"0":5}}', '{"b":{"0":5}}', '{"c-1":{"0":5},"c-2":{"0":5}}', '{"d":{"0":5}}'
+    (checkpoint / "offsets" / "0").write_text("\n".join(["v1", "{}", *ends]))
+    seen: dict[str, str] = {}
+
+    def looked(source: Source, standing: kafka.Standing, *_: object, epoch: int) -> object:
+        seen.update(dict.fromkeys(standing.ends, source.options["user"]))
+        return dict.fromkeys(standing.ends, f"id {epoch}"), []
+
+    monkeypatch.setattr(kafka, "look", looked)
+    told = {"assign": '{"a":[0]}'}, {"subscribe": "x, b"}, {"subscribepattern": "c-.*"}
+    sources = [
+        Source(KAFKA, {"kafka.bootstrap.servers": "x", "user": str(number), **options})
+        for number, options in enumerate(told)
+    ]
+    made(checkpoint, *sources).look(0, EXACTLY)
+    assert seen == {"a": "0", "b": "1", "c-1": "2", "c-2": "2", "d": "0"}
+
+
 def test_what_cannot_be_asked_is_said_not_to_be_watched_unless_it_was_before(
     checkpoint: Path, asked: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:

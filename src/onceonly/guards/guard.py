@@ -7,6 +7,7 @@ before anything is read or written, unless its user has chosen to go on.
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -253,20 +254,30 @@ def _forget_left_out(seen: _Seen, begun: Collection[str], epoch: int) -> None:
 
 
 def reader_of(sources: Sequence[Source], ends: Collection[str]) -> Source | None:
-    """Return the source that reads these topics; None where several of different clusters may."""
-    if len({_cluster(each) for each in sources}) == 1:
-        return sources[0]
-    named_by = [each for each in sources if set(ends) <= _subscribed(each)]
-    return named_by[0] if named_by and len({_cluster(each) for each in named_by}) == 1 else None
+    """Return the source that reads these topics; None where several of different clusters may.
+
+    Those of one cluster, too, may differ in what else they say: who logs in, and which rows are read.
+    """
+    named_by = [each for each in sources if all(_reads(each, topic) for topic in ends)]
+    for some in (named_by, sources):
+        if len({_cluster(each) for each in some}) == 1:
+            return some[0]
+    return None
 
 
 def _cluster(source: Source) -> str:
     return source.options.get("kafka.bootstrap.servers", "")
 
 
-def _subscribed(source: Source) -> set[str]:
+def _reads(source: Source, topic: str) -> bool:
+    """Say whether a source names a topic, as far as that can be seen."""
     if "assign" in source.options:
         from onceonly.guards import kafka
 
-        return set(kafka.assigned(source.options["assign"]))
-    return {each.strip() for each in source.options.get("subscribe", "").split(",")}
+        return topic in kafka.assigned(source.options["assign"])
+    if "subscribepattern" in source.options:
+        try:
+            return re.fullmatch(source.options["subscribepattern"], topic) is not None
+        except re.error:  # what Java alone knows
+            return False
+    return topic in {each.strip() for each in source.options.get("subscribe", "").split(",")}
