@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
+from table_rows import COLUMNS, batch
 from tests.unit.loaded_bench import Bench
 
 from onceonly.model import AlreadyCommitted, Committed
@@ -26,14 +25,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(900)
 
 PACKAGES = {"4.2": "io.delta:delta-spark_4.2_2.13:4.4.0"}
 """Of Delta, by the version of Spark that each is made for."""
-COLUMNS = {"id": "bigint", "day": "date", "shop": "string", "at": "timestamp", "price": "decimal(12,2)"}
-SCHEMA = pa.schema(
-    [
-        ("id", pa.int64()), ("day", pa.date32()), ("shop", pa.string()), ("at", pa.timestamp("us", "UTC")),
-        ("price", pa.decimal128(12, 2)),
-    ]
-)  # fmt: skip
-SHOPS = ["plain", "a/b", "50%", "ünï", "x=y", None]
 
 
 @pytest.fixture(scope="module")
@@ -57,23 +48,6 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
-
-
-def rows(*numbers: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": number,
-            "day": date(2026, 11, 20 + number % 3),
-            "shop": SHOPS[number % len(SHOPS)],
-            "at": datetime(2026, 11, 21, 12, 0, 0, 123_456, tzinfo=UTC),
-            "price": Decimal(number) / 100,
-        }
-        for number in numbers
-    ]
-
-
-def batch(*numbers: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows(*numbers), SCHEMA)
 
 
 def ids(spark: SparkSession, path: Path, where: str = "true") -> list[int]:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
+from table_rows import COLUMNS, SCHEMA, batch
 from tests.unit import iceberg_bench
 from tests.unit.loaded_bench import Bench
 
@@ -35,14 +33,6 @@ PACKAGES = {
 """Of Iceberg, by the version of Spark that each is made for."""
 SQLITE = "org.xerial:sqlite-jdbc:3.46.1.3"
 """By which Iceberg's own catalogue reads the one that pyiceberg keeps in a file."""
-COLUMNS = {"id": "bigint", "day": "date", "shop": "string", "at": "timestamp", "price": "decimal(12,2)"}
-SCHEMA = pa.schema(
-    [
-        ("id", pa.int64()), ("day", pa.date32()), ("shop", pa.string()), ("at", pa.timestamp("us", "UTC")),
-        ("price", pa.decimal128(12, 2)),
-    ]
-)  # fmt: skip
-SHOPS = ["plain", "a/b", "50%", "ünï", "x=y", None]
 TABLE = f"`default`.{iceberg_bench.NAME}"
 """By the name that pyiceberg gives a catalogue."""
 
@@ -80,20 +70,6 @@ def spark(options: Mapping[str, str]) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
-
-
-def batch(*numbers: int) -> pa.RecordBatch:
-    rows = [
-        {
-            "id": number,
-            "day": date(2026, 11, 20 + number % 3),
-            "shop": SHOPS[number % len(SHOPS)],
-            "at": datetime(2026, 11, 21, 12, 0, 0, 123_456, tzinfo=UTC),
-            "price": Decimal(number) / 100,
-        }
-        for number in numbers
-    ]
-    return pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 
 def ids(spark: SparkSession, where: str = "true") -> list[int]:

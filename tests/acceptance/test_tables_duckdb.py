@@ -11,14 +11,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from table_rows import COLUMNS, SCHEMA, SHOPS, batch
 from tests.unit import iceberg_bench
 from tests.unit.loaded_bench import Bench
 
@@ -39,14 +37,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(600)
 
 VERSION = "1.5.5"
 PACKAGES = ("duckdb", "duckdb-extension-delta", "duckdb-extension-iceberg", "duckdb-extension-avro")
-COLUMNS = {"id": "bigint", "day": "date", "shop": "string", "at": "timestamp", "price": "decimal(12,2)"}
-SCHEMA = pa.schema(
-    [
-        ("id", pa.int64()), ("day", pa.date32()), ("shop", pa.string()), ("at", pa.timestamp("us", "UTC")),
-        ("price", pa.decimal128(12, 2)),
-    ]
-)  # fmt: skip
-SHOPS = ["plain", "a/b", "50%", "ünï", "x=y", None]
 PROGRAM = """
 import duckdb, importlib.resources, json, sys
 con = duckdb.connect()
@@ -87,20 +77,6 @@ def asked() -> Asked:
         return found
 
     return ask
-
-
-def batch(*numbers: int) -> pa.RecordBatch:
-    rows = [
-        {
-            "id": number,
-            "day": date(2026, 11, 20 + number % 3),
-            "shop": SHOPS[number % len(SHOPS)],
-            "at": datetime(2026, 11, 21, 12, 0, 0, 123_456, tzinfo=UTC),
-            "price": Decimal(number) / 100,
-        }
-        for number in numbers
-    ]
-    return pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 
 def see_the_rows(asked: Asked, table: str) -> None:

@@ -23,13 +23,10 @@ import sys
 import time
 from pathlib import Path
 
-from onceonly_proof.embedded.ports import free_ports
-from onceonly_proof.embedded.process import EmbeddedServer
+from onceonly_proof.embedded.own import OwnServer
 from onceonly_proof.handover import put
 
 _ALLOWED, _SENT = "allowed", "sent"
-_READY_S = 20.0
-_POLL_S = 0.02
 _REPEATED = 3
 _NOTED_MAX = 50
 _STALL_S = 0.4
@@ -41,7 +38,7 @@ KEEPS_NOTHING = frozenset({"socket", "live"})
 """The kinds of which each row is sent to one connection, and never again."""
 
 
-class EmbeddedFeed(EmbeddedServer):
+class EmbeddedFeed(OwnServer):
     """A server of ``total`` rows, ``rate`` in a second; with ``seed`` 0 it behaves. Not shared between threads."""
 
     title = "the feed"
@@ -52,19 +49,9 @@ class EmbeddedFeed(EmbeddedServer):
         super().__init__(directory, prefix="feed")
         self._kind = kind
         self._told = (str(total), str(rate), str(seed))
-        self.port = 0
 
-    def start(self) -> None:
-        """Start it and wait until it takes connections. Idempotent while it runs."""
-        if self._process is not None:
-            return
-        self.port = self.port or free_ports(1)[0]
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._ready.unlink(missing_ok=True)
-        told = [self._kind, str(self.port), *self._told, str(self.directory)]
-        self._process = self._launch([sys.executable, "-m", __name__, *told])
-        # To connect would take rows.
-        self._await(self._ready.exists, within_s=_READY_S, poll_s=_POLL_S)
+    def _module(self) -> list[str]:
+        return [__name__, self._kind, str(self.port), *self._told, str(self.directory)]
 
     def allow(self, count: int) -> None:
         """Let it send so many rows, of those that it has: with a ``rate`` of 0."""
@@ -73,10 +60,6 @@ class EmbeddedFeed(EmbeddedServer):
     def sent(self) -> int:
         """Say how many rows one that keeps nothing has given away, which it sends to nobody else."""
         return _number(self.directory / _SENT)
-
-    @property
-    def _ready(self) -> Path:
-        return self.directory / "ready"
 
 
 class _Rows:

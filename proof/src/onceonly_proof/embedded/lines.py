@@ -18,33 +18,21 @@ import sys
 import threading
 from pathlib import Path
 
-from onceonly_proof.embedded.ports import free_ports
-from onceonly_proof.embedded.process import EmbeddedServer
+from onceonly_proof.embedded.own import OwnServer
 
 _KEPT = "lines"
-_READY_S = 20.0
-_POLL_S = 0.02
 
 
-class EmbeddedLines(EmbeddedServer):
+class EmbeddedLines(OwnServer):
     """A reader of lines. Not shared between threads."""
 
     title = "the reader of lines"
 
     def __init__(self, directory: Path | None = None) -> None:
         super().__init__(directory, prefix="lines")
-        self.port = 0
 
-    def start(self) -> None:
-        """Start it and wait until it takes connections. Idempotent while it runs."""
-        if self._process is not None:
-            return
-        self.port = self.port or free_ports(1)[0]
-        self.directory.mkdir(parents=True, exist_ok=True)
-        ready = self.directory / "ready"
-        ready.unlink(missing_ok=True)
-        self._process = self._launch([sys.executable, "-m", __name__, str(self.port), str(self.directory)])
-        self._await(ready.exists, within_s=_READY_S, poll_s=_POLL_S)
+    def _module(self) -> list[str]:
+        return [__name__, str(self.port), str(self.directory)]
 
     def kept(self) -> list[bytes]:
         """Return the lines that it has read, in their order; a line whose end never came is none."""
