@@ -163,7 +163,8 @@ class Receiver(threading.Thread):
     def _write(self, writer: Writer, batch: Batch) -> None:
         if self._is_free(writer.is_full):
             self._tries = 0
-            self.doubled += batch.rows.num_rows - writer.append(batch.rows, batch.mark, batch.suspects)
+            taken = writer.append(batch.rows, batch.mark, batch.suspects)
+            self.doubled += batch.rows.num_rows - taken  # others look at it while rows are appended
             self._tell_doubled()
 
     def _tell_doubled(self, *, now: bool = False) -> None:
