@@ -21,7 +21,7 @@ from onceonly.model import LinkKind
 from onceonly.sources.journal import Journal, Reader
 from onceonly_proof.auditor import Anomaly, Decision, Input, Seen, Slot, World, judge
 from onceonly_proof.auditor.log import _ends
-from onceonly_proof.campaign import job, watch, way
+from onceonly_proof.campaign import job, making, watch, way
 from onceonly_proof.campaign.plan import FAULTS_MAX, plan_round
 from onceonly_proof.campaign.queries import is_possible
 from onceonly_proof.campaign.records import records
@@ -143,6 +143,9 @@ def test_rows_for_a_sink_by_key_have_their_numbers_as_keys() -> None:
     own = msgspec.structs.replace(ANY, key=keyed.NUMBERED)
     assert [each.key for each in watch.inputs(own, flow)] == [b"17", b"18", b"19"]
     assert [each.key for each in watch.inputs(ANY, flow)] == [b"same", b"same", None]
+    source: Any = Mock(key="id")
+    connectors = ("files", "files+redis", "kinesis+socket", "socket")
+    assert [making._key(source, each) == keyed.NUMBERED for each in connectors] == [False, True, True, False]
 
 
 # ------------------------------------------------------------------------- without a server

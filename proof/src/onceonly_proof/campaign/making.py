@@ -9,7 +9,7 @@ from onceonly.errors import UnavailableError
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.sources import Place
 from onceonly_proof.campaign.sources.kafka import Topic
-from onceonly_proof.campaign.targets import KEYED, by_sink, keyed
+from onceonly_proof.campaign.targets import WITH_KEYS, by_sink, keyed
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.way import format_of
 
@@ -67,7 +67,7 @@ def make_task(arena: Arena, plan: Plan, guarantee: Guarantee, name: str, folder:
 
 
 def _key(source: Source, connector: str) -> str:
-    return keyed.NUMBERED if KEYED.intersection(connector.split("+")) else source.key
+    return keyed.NUMBERED if WITH_KEYS.intersection(connector.split("+")) else source.key
 
 
 def create(kafka: EmbeddedKafka, topic: str, partitions: int, configs: Mapping[str, str]) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "SERVED",
     "STAGED",
     "TARGETS",
+    "WITH_KEYS",
     "Bucket",
     "StoredDelta",
     "StoredFiles",
@@ -80,6 +81,8 @@ APPENDED: Final = frozenset({"kinesis", "socket"})
 """Those to which executors write before the decision, at least once."""
 KEYED: Final = frozenset({"redis", "redis-cluster", "opensearch", "elasticsearch", "cassandra"})
 """Those where a row replaces what its key had, and can be seen early."""
+WITH_KEYS: Final = KEYED | {"kinesis"}
+"""Those that take no row without a key."""
 
 
 def by_sink(connector: str, targets: Mapping[str, Target]) -> dict[str, Target]:
