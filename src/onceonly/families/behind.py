@@ -9,6 +9,8 @@ from onceonly.errors import LogError, TargetBehindError
 from onceonly.model import Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onceonly.ports import WriteContext
 
 OPTION = "onceonly.target.behind"
@@ -20,7 +22,7 @@ DOC = (
     f"stops it before anything is written; {GO_ON} warns and goes on without them"
 )
 
-STOOD = "stood"
+_STOOD = "stood"
 """The fact of a sink's check how far its target had come by then: the newest epoch, ``NOTHING`` for none."""
 NOTHING = -1
 
@@ -67,7 +69,7 @@ def refuse_unknown(
 def refuse_forgotten(who: str, committed: int, newest: int | None) -> None:
     """See that a target still has the newest epoch that is known to be ``committed`` to it. Driver.
 
-    By this process, or, before its first one, by what the check of this start has found (``STOOD``): it may go back
+    By this process, or, before its first one, by what the check of this start has found (``stood``): it may go back
     while a query runs, between two epochs. ``newest`` is that of its books. Raises ``TargetBehindError``.
     """
     if committed > (NOTHING if newest is None else newest):
@@ -80,7 +82,12 @@ def refuse_forgotten(who: str, committed: int, newest: int | None) -> None:
 
 def stood(newest: int | None) -> dict[str, int]:
     """Return the fact of a check that a target's newest epoch is this one."""
-    return {STOOD: NOTHING if newest is None else newest}
+    return {_STOOD: NOTHING if newest is None else newest}
+
+
+def stood_by(facts: Mapping[str, str | int]) -> int:
+    """Return how far the target had come by the facts of a check, ``NOTHING`` where they do not say."""
+    return int(facts.get(_STOOD, NOTHING))
 
 
 def refuse_ahead(context: WriteContext, committed: int, *, to: str) -> None:

@@ -74,7 +74,7 @@ def by_window(found: DataFrame, delay_s: int) -> DataFrame:
     from pyspark.sql import functions as f
 
     numbered = found.selectExpr(
-        "timestamp_seconds(cast(coalesce(get_json_object(value, '$.id'), value) as bigint)) as moment",
+        f"timestamp_seconds({NUMBER}) as moment",
         "crc32(cast(value as binary)) as checksum",
     )
     counted = (

@@ -33,12 +33,14 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 
 def _known(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """Return what is attacked, or name what of it there is not, with all that there is."""
+    from onceonly_proof.campaign.way import sink_of
+
     for connector in given:
         sinks = connector.split("+")
         for sink in sinks:
             if sink not in _SINKS:
                 raise click.BadParameter(f"{sink!r} is not one of {', '.join(_SINKS)}.", param=parameter)
-        if len({sink.removesuffix("-cluster") for sink in sinks}) < len(sinks):
+        if len(set(map(sink_of, sinks))) < len(sinks):
             raise click.BadParameter(f"{connector!r} names a sink twice.", param=parameter)
     return given
 

@@ -203,7 +203,7 @@ class KeyedSink(StagedSink):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        stood = int(facts.get(behind.STOOD, behind.NOTHING))
+        stood = behind.stood_by(facts)
         if self._noted is None and stood > behind.NOTHING:  # else the commit sees
             query, _, sink = str(handles[0].data["folder"]).rpartition("/")
             behind.refuse_forgotten(f"the target of the sink {self.name}", stood, self.newest(query, sink))

@@ -177,7 +177,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
 
     def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:
         loads = [Load.of(handle) for handle in handles]
-        stood = int(facts.get(behind.STOOD, behind.NOTHING))
+        stood = behind.stood_by(facts)
         for load in loads[:1]:
             if load.app not in self._entered and stood > behind.NOTHING:
                 behind.refuse_forgotten(f"the table of the sink {self.name}", stood, self.standing(load.app))

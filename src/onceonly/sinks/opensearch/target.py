@@ -297,10 +297,11 @@ class Target:
         told: list[Told] = []
         for item, answered in zip(items, answer["items"], strict=True):
             [result] = answered.values()
-            if result["status"] in {_FORBIDDEN, _MISSING} or _is_of_all(_reason(result)):
-                raise self._meaning(result["status"], result)  # it is not this document's fault
-            if result["status"] >= _BAD:
-                told.append(Told(item.place, result["status"], _reason(result)))
+            status = result["status"]
+            if status >= _BAD:
+                if status in {_FORBIDDEN, _MISSING} or self._of_index(_reason(result)):
+                    raise self._meaning(status, result)  # it is not this document's fault
+                told.append(Told(item.place, status, _reason(result)))
             elif result.get("result") == "noop" or result.get("_index", index) != index:
                 # No error to the cluster: a pipeline may drop a document, or send it elsewhere.
                 told.append(Told(item.place, DROPPED, f"an ingest pipeline {_fate(result)}"))
@@ -363,11 +364,6 @@ class Target:
             why = f"finds no ingest pipeline that the settings of {index} name"
             step = "bring it back, or take it out of index.default_pipeline and index.final_pipeline"
         return ConfigurationError(f"{where} {why}: {said}", next_step=step) if why else None
-
-
-def _is_of_all(said: str) -> bool:
-    """Say whether a refusal is of all documents alike, whatever is in them."""
-    return _BLOCKED in said or _CLOSED in said or _NO_PIPELINE.search(said) is not None
 
 
 def _fate(result: Mapping[str, Any]) -> str:

@@ -132,7 +132,7 @@ class SqlSink(StagedSink):
         table = Table.loads(str(facts[_TABLE]))
         self._target.rehearse(
             staged, _epochs(staged), self._books, table, tries=tries, meaning=_meaning(handles),
-            stood=int(facts.get(behind.STOOD, behind.NOTHING)),
+            stood=behind.stood_by(facts),
         )  # fmt: skip
 
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
