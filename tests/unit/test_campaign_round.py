@@ -393,7 +393,11 @@ def test_a_reader_that_a_job_shuts_out_looks_as_soon_as_it_may_and_says_how_ofte
     )  # fmt: skip
     file = target.options("t")["url"].removeprefix("duckdb:///")
     holding = (
-        "import duckdb, sys; db = duckdb.connect(sys.argv[1])\n"
+        # The reader may have the file open just then: a job asks for it again, too.
+        "import duckdb, sys; db = None\n"
+        "while db is None:\n"
+        "    try: db = duckdb.connect(sys.argv[1])\n"
+        "    except duckdb.IOException: pass\n"
         "db.execute(\"INSERT INTO t VALUES ('k', 'v'), (NULL, 'w')\"); print('has it', flush=True)\n"
         "input(); db.close(); print('gave it', flush=True)"
     )
