@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from concurrent.futures import Future, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Future, wait
+from math import ceil
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 T = TypeVar("T")
 T2 = TypeVar("T2")
@@ -26,6 +27,7 @@ Item = TypeVar("Item")
 _IDLE = "onceonly-idle"
 # More than wait at any time, but where very many commit at once.
 _IDLE_MAX = 32
+_SLICES, _SLICE_S = 8, 1.0
 
 
 class _Idle:
@@ -70,6 +72,22 @@ def begin(name: str, work: Callable[..., T], *arguments: object) -> Future[T]:
         threading.Thread(target=_serve, args=(idle, queue), name=_IDLE, daemon=True).start()
     queue.put((name, run))
     return future
+
+
+def wait_awake(
+    answers: Collection[Future[Any]], within_s: float, *, return_when: str = ALL_COMPLETED
+) -> None:
+    """Wait for answers as ``concurrent.futures.wait`` does, while this process is awake.
+
+    One that was stopped (SIGSTOP, a container that is frozen) finds every deadline over when it wakes up, though who is
+    to answer stood still with it. So it is waited in slices, of which a pause costs one.
+    """
+    slice_s = min(within_s / _SLICES, _SLICE_S)
+    for _ in range(ceil(within_s / slice_s) if within_s > 0 else 0):
+        if not wait(answers, slice_s, return_when=return_when).not_done:
+            return
+        if return_when == FIRST_EXCEPTION and any(each.done() and each.exception() for each in answers):
+            return
 
 
 def spread(name: str, work: Callable[[Item], T], items: Sequence[Item], *, threads_max: int) -> list[T]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import Future
@@ -60,6 +63,42 @@ def test_a_call_that_hangs_ends_in_time_and_names_sink_and_call(hanging: Any, ca
         getattr(sink, call)()
     assert caught.value.restartable
     assert "onceonly.call.timeout" in caught.value.next_step
+
+
+STOPPED = """
+import time
+from onceonly.coordinator.bounded import bounded
+from onceonly.coordinator.questions import ask
+
+class Sink:
+    def commit(self, handle):
+        for part in range(15):
+            time.sleep(0.02)
+            if part == 1:
+                print("asks", flush=True)
+        return handle
+
+sink = bounded(Sink(), name="orders", query="q", limit_s=2)
+print(%s)
+"""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ['sink.commit("answer")', 'ask({"a": lambda: Sink().commit("answer")}, within_s=2, about="q")["a"]'],
+)
+def test_a_driver_that_was_stopped_for_long_blames_no_target_for_it(asked: str) -> None:
+    driver = subprocess.Popen([sys.executable, "-c", STOPPED % asked], stdout=subprocess.PIPE, text=True)
+    try:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "asks\n"
+        driver.send_signal(signal.SIGSTOP)
+        time.sleep(3)  # longer than the call may take
+        driver.send_signal(signal.SIGCONT)
+        assert driver.stdout.read() == "answer\n"
+    finally:
+        driver.kill()
+        driver.wait()
 
 
 def test_an_answer_and_an_error_come_through_and_all_else_is_the_sinks_own(hanging: Any) -> None:  # noqa: ANN401  as above

@@ -6,15 +6,15 @@ Nor must it hang it once for each handle: where a call has not come back, no oth
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from onceonly.background import begin
+from onceonly.background import begin, wait_awake
 from onceonly.errors import UnavailableError
 from onceonly.ports import TwoPhaseCommitSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
     from onceonly.ports import Sink
 
@@ -78,7 +78,7 @@ class _Bounded:
             # ``recover`` may be a generator: it is consumed in the thread.
             act = (lambda *given: list(work(*given))) if call == "recover" else work
             answer = begin(f"onceonly-{call}-{self._name}", act, *arguments)
-            wait([answer], self._limit_s)
+            wait_awake([answer], self._limit_s)
             if not answer.done():
                 self._hung = _Hung(call, answer, time.monotonic() + self._limit_s)
                 raise self._hangs(call)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import FIRST_EXCEPTION, wait
+from concurrent.futures import FIRST_EXCEPTION
 from typing import TYPE_CHECKING, TypeVar
 
-from onceonly.background import begin
+from onceonly.background import begin, wait_awake
 from onceonly.errors import OnceonlyError, UnavailableError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def ask(questions: Mapping[str, Callable[[], T]], *, within_s: float, about: str
     and question. Whoever does not answer in time is left behind and keeps no process alive.
     """
     answers = {name: begin(f"onceonly-ask-{name}", question) for name, question in questions.items()}
-    wait(answers.values(), within_s, return_when=FIRST_EXCEPTION)
+    wait_awake(list(answers.values()), within_s, return_when=FIRST_EXCEPTION)
     for name, answer in answers.items():
         error = answer.exception() if answer.done() else None
         if error is not None:
