@@ -11,6 +11,7 @@ from tests.unit.operator_bench import QueryCoordinator, here
 
 from onceonly import savepoints
 from onceonly.errors import UnavailableError
+from onceonly.log.dated import KEEP
 from onceonly.log.presence import Presence
 from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stops import StopFiles
@@ -75,6 +76,20 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+def test_runs_that_a_clock_named_far_ahead_push_no_later_one_out(world: World) -> None:
+    for second in range(KEEP):
+        world.runs.put(
+            Run(
+                run=f"ahead-{second}",
+                began=Stamp(at=f"2999-11-26T20:{second // 60:02}:{second % 60:02}.000Z"),
+            )
+        )
+    run = world.begin("now")
+    assert world.runs.newest(1) == [run], "the clock is right again"
+    assert world.stop().run == run
+    assert world.stops.of(run) is not None
 
 
 def test_the_run_that_is_alive_is_asked_and_its_end_is_told(world: World) -> None:

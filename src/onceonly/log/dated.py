@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from onceonly import background
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 KEEP: Final = 100
+_AHEAD: Final = timedelta(hours=1)
+"""How far a clock of another machine may be ahead of this one's."""
 
 
 class DatedFiles(Generic[T]):
@@ -61,4 +64,10 @@ class DatedFiles(Generic[T]):
         return f"{self._folder}{moment}-{id_}.json"
 
     def _names(self) -> list[str]:
-        return sorted(filter(self._name.fullmatch, self._store.list_names(self._folder)), reverse=True)
+        """List them, newest first.
+
+        What a clock named that was far ahead comes last: it would push out all that is written until that day.
+        """
+        latest = f"{self._folder}{datetime.now(UTC) + _AHEAD:%Y%m%dT%H%M%S}999Z-~"
+        found = filter(self._name.fullmatch, self._store.list_names(self._folder))
+        return sorted(found, key=lambda name: (name <= latest, name), reverse=True)
