@@ -21,6 +21,8 @@ from onceonly.model import Guarantee, Link, LinkKind, Mode, Plan, Receipt, Visib
 from onceonly.settings.query import SinkSettings
 from onceonly.settings.registry import find
 from onceonly.spark import task
+from onceonly.stores import opened
+from onceonly.stores.access import Hadoop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,6 +97,21 @@ def test_an_executor_that_does_not_share_the_checkpoint_refuses_and_names_it(
 
     vote = task.write_slot(assignment(tmp_path, identity_token(str(tmp_path))), []).vote
     assert (vote.slot, vote.attempt, vote.epoch, vote.rows) == (3, "17", 5, 0)
+
+
+def test_a_worker_that_serves_two_sessions_in_turn_reaches_stores_as_each_of_them_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context("5", "q"))
+    monkeypatch.setattr(opened, "_told", Hadoop())
+    made = {}
+    for name in ("one", "two"):
+        open_log(str(tmp_path / name), query="q", create=True)
+        own = assignment(tmp_path / name, identity_token(str(tmp_path / name)))
+        made[name] = replace(own, hadoop=Hadoop({"fs.s3a.access.key": name}))
+    for name in ("one", "two", "one"):
+        task.write_slot(made[name], [])
+        assert opened.told().get("fs.s3a.access.key") == name
 
 
 def test_a_task_of_a_batch_is_told_no_epoch_and_whatever_query_it_runs_beside_writes(

@@ -195,9 +195,10 @@ def _require_epoch(task: TaskContext, assignment: Assignment) -> None:
 def _share(assignment: Assignment) -> None:
     """See, once a worker, that this machine reads the same checkpoint as the driver."""
     location = assignment.checkpoint
+    # Each time: the worker may have written for another session meanwhile, and keys are renewed.
+    tell(assignment.hadoop)
     if (location, assignment.token) in _seen:
         return
-    tell(assignment.hadoop)
     if identity_token(location) != assignment.token:
         raise ConfigurationError(
             f"the executor on {socket.gethostname()} does not share the checkpoint {location} with the driver",
