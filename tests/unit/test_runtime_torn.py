@@ -161,10 +161,14 @@ def test_offsets_that_are_text_are_whole_where_those_before_are(checkpoint: Path
         assert mend(checkpoint) == ("offsets/1",)
 
 
-def test_a_first_barrier_without_what_its_source_keeps_is_taken_away(tmp_path: Path) -> None:
+def test_a_first_barrier_without_what_its_source_keeps_is_taken_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     put(tmp_path, "metadata", QUERY)
     put(tmp_path, "offsets/0", f"v1\n{METADATA}\n3")
     assert mend(tmp_path) == ("offsets/0",)
+    # So does any failure of a first epoch, where the source is one of Python.
+    assert "or an end in the first epoch" in caplog.text
     put(tmp_path, "offsets/0", f"v1\n{METADATA}\n3")
     put(tmp_path, "sources/0/0", "v1\n1732650000000")
     assert mend(tmp_path) == ()
@@ -256,6 +260,40 @@ def test_a_torn_note_of_a_complete_epoch_is_taken_away_and_its_barrier_stays(
     put(checkpoint, "commits/1", text)
     assert mend(checkpoint) == ("commits/1",)
     assert {"commits/0", "offsets/1", "sources/0/1"} <= files(checkpoint).keys()
+
+
+STATE = "state/0/0/%d_5e2d7f0c-1111-4a6b-9c3d-2b1a0f9e8d7c.zip"
+
+
+@pytest.mark.parametrize("is_torn", [True, False])
+def test_a_barrier_whose_state_only_a_note_that_is_gone_could_name_is_taken_away(
+    checkpoint: Path,
+    is_torn: bool,  # noqa: FBT001
+) -> None:
+    put(checkpoint, STATE % 1, "left by epoch 0")
+    assert mend(checkpoint) == (), "the note names it"
+    put(checkpoint, "commits/0", "")
+    if not is_torn:
+        (checkpoint / "commits/0").unlink()
+    assert mend(checkpoint) == (*(["commits/0"] if is_torn else []), "offsets/1")
+    # Spark runs epoch 0 again, which drains.
+    assert mend(checkpoint) == ()
+
+
+@pytest.mark.parametrize("state", ["state/0/0/1.zip", STATE % 2, "state/0/_stateSchema/default/1_5e2d7f0c"])
+def test_a_barrier_whose_state_has_its_number_alone_stays_without_the_note(
+    checkpoint: Path, state: str
+) -> None:
+    put(checkpoint, state, "state")
+    put(checkpoint, "commits/0", "")
+    assert mend(checkpoint) == ("commits/0",)
+
+
+def test_a_barrier_stays_where_the_epoch_before_would_be_written_once_more(checkpoint: Path) -> None:
+    put(checkpoint, "offsets/2", BARRIER % 2)
+    put(checkpoint, "sources/0/2", LIST % (2, 2))
+    put(checkpoint, STATE % 2, "left by epoch 1, which another sink has written")
+    assert mend(checkpoint) == ()
 
 
 @pytest.mark.parametrize(

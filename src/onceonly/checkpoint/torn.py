@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import offsets
 from onceonly.checkpoint.inputs import SparkInputs
+from onceonly.checkpoint.whole import is_barrier, is_commit, is_id, is_torn_list, list_needed
 from onceonly.durable import disk
 from onceonly.errors import LogError, OnceonlyError
 from onceonly.log import files, identity, presence
@@ -37,14 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onceonly")
 
-# A clock in milliseconds, which a rate source keeps: 13 digits from 2001 to 2286.
-_CLOCK_DIGITS = 13
-# What a file source says: the number of its newest list of files.
-_LISTED = re.compile(r'^\{"logOffset":(\d+)\}$')
 # 1.delta, 1.snapshot, 1.zip, 1.changelog: the state before epoch 1.
 _VERSION = re.compile(r"\.?(\d+)(?:_[^.]*)?\.\w")
-# How each list of Spark's own sources begins; a Kafka source puts a zero byte first.
-_BEGINNING = re.compile(r"\0?v(?:\d+)?(?:\n|\Z)")
 # .0.<uuid>.tmp, and its checksum ..0.<uuid>.tmp.crc
 _TEMPORARY_OF_SPARK = re.compile(r"\.{1,2}\d+\..*\.tmp(?:\.crc)?")
 # Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
@@ -75,7 +70,8 @@ def mend(checkpoint: Path) -> tuple[str, ...]:
         log.debug("Spark's files in %s were not looked through: %s", checkpoint, error)
     if mended:
         log.warning(
-            "A power loss has torn files of Spark's in %s; nothing stands on them: taken away or written anew: %s",
+            "Files of Spark's in %s are torn, or lack others that they need, as after a loss of power or an end in the "
+            "first epoch; nothing stands on them: taken away or written anew: %s",
             checkpoint, ", ".join(mended),
         )  # fmt: skip
     return tuple(mended)
@@ -93,7 +89,7 @@ class _Torn:
         """Yield each file that was dealt with, commits first: the others look at what they say."""
         yield from self._mend_sums()
         for path in self._newest_first("commits"):
-            if _is_commit(_text(path)):
+            if is_commit(_text(path)):
                 break
             yield _remove(path)
         yield from self._mend_decided()
@@ -153,7 +149,7 @@ class _Torn:
         for link in self._decisions():
             path = self._checkpoint / "offsets" / str(link.epoch)
             newer = path.with_name(str(link.epoch + 1)).exists()
-            if _is_barrier(_text(path), "") if path.exists() else not newer:
+            if is_barrier(_text(path), "") if path.exists() else not newer:
                 continue
             # A list of files may have been too long to be kept: the planner names it.
             with contextlib.suppress(LogError):
@@ -176,7 +172,8 @@ class _Torn:
         paths = self._newest_first("offsets")
         if paths and int(paths[0].name) > self._decided and not self._is_committed(paths[0]):
             before = _text(paths[1]) if len(paths) > 1 else ""
-            if not _is_barrier(_text(paths[0]), before) or self._lacks_list(paths[0]):
+            is_torn = not is_barrier(_text(paths[0]), before)
+            if is_torn or self._lacks_list(paths[0]) or self._lacks_state(paths[0]):
                 yield _remove(paths[0])
 
     def _lacks_list(self, barrier: Path) -> bool:
@@ -186,9 +183,20 @@ class _Torn:
                 each.name.partition(".")[0] for folder in self._kept(source) for each in _children(folder)
             ]
             newest = max((int(name) for name in lists if name.isdecimal()), default=-1)
-            if newest < _list_needed(end, is_first=barrier.name == "0"):
+            if newest < list_needed(end, is_first=barrier.name == "0"):
                 return True
         return False
+
+    def _lacks_state(self, barrier: Path) -> bool:
+        """Say whether nothing tells with which state it begins, so that Spark could never run its epoch.
+
+        In format 2 of state, only the note of the epoch before does. That one is decided, and runs anew without
+        writing: it leaves its state once more, and a note of it.
+        """
+        before = int(barrier.name) - 1
+        if before != self._decided or (self._checkpoint / "commits" / str(before)).exists():
+            return False
+        return any((self._checkpoint / "state").rglob(f"{barrier.name}_*.*"))
 
     def _kept(self, source: str) -> list[Path]:
         """Return where a source may keep its lists: under its name, also where the barrier tells its number alone."""
@@ -201,7 +209,7 @@ class _Torn:
         for folder in _children(self._checkpoint / "sources"):
             found = [path for path in _children(folder) if path.name.partition(".")[0].isdecimal()]
             newest = max(found, key=lambda path: int(path.name.partition(".")[0]), default=None)
-            if newest is None or not _is_torn_list(_text(newest)):
+            if newest is None or not is_torn_list(_text(newest)):
                 continue
             barriers = self._newest_first("offsets")
             if barriers and int(barriers[0].name) > self._decided and not self._is_committed(barriers[0]):
@@ -212,7 +220,7 @@ class _Torn:
 
     def _mend_id(self) -> Iterator[Path]:
         path = self._checkpoint / "metadata"
-        if _is_id(_text(path)):
+        if is_id(_text(path)):
             return
         known = identity.read(self._store)
         barriers, commits = self._newest_first("offsets"), self._newest_first("commits")
@@ -312,84 +320,3 @@ def _fits(sums: bytes, data: bytes) -> bool:
         zlib.crc32(data[begin : begin + chunk]).to_bytes(4, "big") for begin in range(0, len(data), chunk)
     )
     return sums[_SUMS_HEADER.size :] == found
-
-
-# --- what a whole file of Spark's looks like ----------------------------------------------------------------
-
-
-def _is_id(text: str) -> bool:
-    try:
-        return bool(json.loads(text)["id"])
-    except (ValueError, KeyError, TypeError):
-        return False
-
-
-def _is_commit(text: str) -> bool:
-    version, _, rest = text.partition("\n")
-    return _is_version(version) and _is_value(rest) and rest.startswith("{")
-
-
-def _is_barrier(text: str, before: str) -> bool:
-    """Say whether it is whole: as many sources as the one before, and none that went back."""
-    version, *lines = _plain(text)
-    others = _plain(before)[1:]
-    if not _is_version(version) or len(lines) < 2:  # noqa: PLR2004  metadata, a source
-        return False
-    if not others:
-        return all(map(_is_value, lines))
-    return len(lines) == len(others) and all(map(_follows, lines, others))
-
-
-def _plain(text: str) -> list[str]:
-    """Return the lines of a barrier without the names of sources."""
-    version, *lines = text.split("\n")
-    return [version, *(offsets.plain(line, version) for line in lines)]
-
-
-def _follows(new: str, old: str) -> bool:
-    """Say whether a line is whole, and not before the one of the former barrier: a number that is cut is smaller."""
-    if old and not _is_value(old):  # a source whose offsets are text: only what is no text can be told
-        return bool(new) and "\0" not in new
-    return _is_value(new) and (not (new.isdigit() and old.isdigit()) or int(new) >= int(old))
-
-
-def _list_needed(end: str, *, is_first: bool) -> int:
-    """Return the number of the list that must be there with an end offset; -1 where none must."""
-    listed = _LISTED.search(end)
-    if listed:
-        return int(listed[1])
-    if is_first and end != "-":
-        # Most other sources keep where they began as their list 0.
-        return 0
-    return -1
-
-
-def _is_torn_list(text: str) -> bool:
-    """Say whether it is a part of what a source of Spark's keeps. A source of somebody else's keeps what it likes."""
-    return not text.strip("\0") or (_BEGINNING.match(text) is not None and not _is_list(text))
-
-
-def _is_list(text: str) -> bool:
-    version, *lines = text.split("\n")
-    if not _is_version(version):
-        # A Kafka source puts a zero byte first.
-        return version.startswith("\0v") and bool(lines) and _is_value(lines[-1])
-    return (
-        bool(lines)
-        and all(map(_is_value, lines))
-        and (not lines[-1].isdigit() or len(lines[-1]) >= _CLOCK_DIGITS)
-    )
-
-
-def _is_version(line: str) -> bool:
-    return line.startswith("v") and line[1:].isdigit()
-
-
-def _is_value(line: str) -> bool:
-    """Say whether a line is JSON, or a dash for a source that has said nothing."""
-    if line == "-":
-        return True
-    with contextlib.suppress(ValueError):
-        json.loads(line)
-        return True
-    return False
