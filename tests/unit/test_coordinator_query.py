@@ -83,6 +83,28 @@ def links(checkpoint: Path) -> dict[str, tuple[str, str]]:
     }
 
 
+def test_a_log_of_an_older_backup_than_sparks_files_is_not_taken_for_another_sink(
+    coordinator: QueryCoordinator, tmp_path: Path
+) -> None:
+    run(coordinator, 0)
+    shutil.copytree(tmp_path / "onceonly", tmp_path / "older")
+    for epoch in (0, 1):
+        barrier(tmp_path, epoch)
+        complete(tmp_path, epoch)
+    run(coordinator, 1)
+    barrier(tmp_path, 2)
+    shutil.move(tmp_path / "onceonly", tmp_path / "newest")
+    shutil.copytree(tmp_path / "older", tmp_path / "onceonly")
+    with pytest.raises(
+        AdoptionError, match="or the decision log is of an older backup than Spark's files"
+    ) as caught:
+        restarted(tmp_path, adopt=False).plan(2, run="s")
+    assert "put the newest one back" in caught.value.next_step
+    shutil.rmtree(tmp_path / "onceonly")
+    shutil.move(tmp_path / "newest", tmp_path / "onceonly")
+    assert restarted(tmp_path, adopt=False).plan(2, run="s").mode is Mode.RUN
+
+
 def test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works(
     coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:

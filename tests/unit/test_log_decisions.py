@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.errors import (
     CheckpointMovedError,
     ConfigurationError,
@@ -302,8 +304,14 @@ def test_files_that_are_not_ours_do_not_matter(tmp_path: Path) -> None:
 
 def test_another_query_is_refused(tmp_path: Path) -> None:
     opened(tmp_path)
-    with pytest.raises(LogError, match="belongs to the query q"):
+    with pytest.raises(LogError, match="belongs to the query q") as caught:
         open_log(str(tmp_path), query="other", create=True)
+    assert "give each query a checkpoint of its own" in caught.value.next_step
+    # Or the folders of a backup were put back, and Spark's file that lies beside them was not.
+    told = re.search(r"write (\{.*\}) into (\S+),", caught.value.next_step)
+    assert told is not None
+    Path(told[2]).write_text(told[1], encoding="utf-8")
+    assert open_log(str(tmp_path), query=SparkCheckpoint.at(str(tmp_path)).query(), create=True).query == "q"
 
 
 def test_a_copied_or_moved_checkpoint_is_refused_with_both_addresses(tmp_path: Path) -> None:

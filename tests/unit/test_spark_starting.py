@@ -245,6 +245,10 @@ def test_the_epochs_of_another_sink_are_refused_at_the_start_though_nothing_new_
     with pytest.raises(AdoptionError, match="no decision log, but 1 epoch up to chk-0") as caught:
         START_BY[by](writer(), **given)
     assert "onceonly.adopt=true" in caught.value.next_step
+    assert "its log, the folder onceonly, was taken away" in caught.value.what, (
+        "nobody knows that it never had one"
+    )
+    assert caught.value.next_step.startswith("if it had a log, put the folder onceonly back")
     assert not (tmp_path / "onceonly").exists(), "it only looks"
     with pytest.raises(AdoptionError):
         START_BY[by](writer(), **given, **{"onceonly.adopt": "false"})

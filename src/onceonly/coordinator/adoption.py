@@ -15,7 +15,7 @@ from onceonly.coordinator.stops import error_of
 from onceonly.errors import AdoptionError
 from onceonly.log import identity
 from onceonly.log.opening import look
-from onceonly.log.place import log_store
+from onceonly.log.place import FOLDER, log_store
 from onceonly.model import LinkKind
 from onceonly.words import n
 
@@ -62,7 +62,8 @@ def no_log(checkpoint: str, before: Sequence[int]) -> AdoptionError:
     return AdoptionError(
         f"the checkpoint {checkpoint} has no decision log, but {n(len(before), 'epoch')} up to chk-{before[-1]} that "
         "another sink wrote, or that failed before onceonly could begin them, in a foreachBatch function that kept "
-        "the error back",
-        next_step="set onceonly.adopt=true to take it over from the next epoch on (the one in flight may double), or "
-        "start on a new checkpoint",
+        f"the error back; or its log, the folder {FOLDER}, was taken away",
+        next_step=f"if it had a log, put the folder {FOLDER} back from the newest backup of this checkpoint; else set "
+        "onceonly.adopt=true to take it over from the next epoch on (the one in flight may double), or start on a new "
+        "checkpoint",
     )

@@ -146,9 +146,10 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     ),
     StopReason.PASSED: (
         errors.AdoptionError,
-        "Spark has noted an earlier epoch, named in the brackets, whose rows onceonly has not brought to the sinks.",
+        "Spark has noted an earlier epoch, named in the brackets, whose rows onceonly's log does not know of.",
         (
-            "See what became of its rows (another sink may have written them), and start with onceonly.adopt=true, "
+            "See what became of its rows. If the folder onceonly was put back from an older backup, put the newest one "
+            "back. If another sink has written them, or they may be left out, start with onceonly.adopt=true, "
             "which takes over what was noted before that start. If the query has a foreachBatch function, mend it "
             "first where it returns early or keeps errors back: every call enters onceonly.epoch (or onceonly.sink)."
         ),

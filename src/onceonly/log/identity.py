@@ -111,12 +111,25 @@ def create(store: Store, *, query: str, address: str) -> Identity:
     return standing
 
 
+def whose(checkpoint: str, query: str) -> str:
+    """Say what to do where Spark's file in a checkpoint names another query than the log, which is that of ``query``.
+
+    Pure. Two jobs may share the folder; or the file was lost, as where a backup is put back by its folders alone, and
+    then Spark gives the query a new id, whose epochs the log does not know.
+    """
+    path = f"{checkpoint.removeprefix('file://')}/metadata"
+    return (
+        "give each query a checkpoint of its own; but if no other job works here, Spark has lost its file, and given "
+        f'the query a new id: end the job, write {{"id":"{query}"}} into {path}, and start it again'
+    )
+
+
 def compare(identity: Identity, store: Store, *, query: str, address: str) -> None:
     """Raise where the log is another query's, or at home elsewhere."""
     if identity.query != query:
         raise LogError(
             f"{store.where(NAME)} belongs to the query {identity.query}, not to {query}",
-            next_step="give each query a checkpoint of its own",
+            next_step=whose(address, identity.query),
         )
     if identity.address != address:
         raise CheckpointMovedError(

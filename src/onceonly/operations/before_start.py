@@ -177,8 +177,10 @@ def _is_new(query: QuerySettings) -> None:
     committed = SparkCheckpoint.at(query.checkpoint).committed()
     if committed and log_store(query.checkpoint).get("identity.json") is None and not query.adopt:
         raise Sick(
-            f"the checkpoint {query.checkpoint} has epochs up to chk-{max(committed)} that another sink wrote",
-            "set onceonly.adopt=true to take it over, or name a new checkpoint",
+            f"the checkpoint {query.checkpoint} has epochs up to chk-{max(committed)} and no decision log: another "
+            "sink wrote them, or the folder onceonly was taken away",
+            "put that folder back, if there was one; else set onceonly.adopt=true to take it over, or name a new "
+            "checkpoint",
         )
 
 

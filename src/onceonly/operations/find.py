@@ -211,7 +211,7 @@ def open_checkpoint(location: str | Path) -> Checkpoint:
     if owner != found.query:
         raise LogError(
             f"{path} is the checkpoint of query {owner}, but its decision log belongs to query {found.query}",
-            next_step="give each query a checkpoint of its own",
+            next_step=identity.whose(path, found.query),
         )
     return Checkpoint(
         path=path,

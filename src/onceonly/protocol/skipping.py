@@ -79,7 +79,10 @@ def why_stop(last: Link | None, passed: Passed) -> Stop | None:
     if _is_seen(last, passed):
         what = "it was begun here and failed, and the foreachBatch function kept the error back"
     else:
-        what = "another sink wrote it, or a foreachBatch function returned without onceonly"
+        what = (
+            "another sink wrote it, or a foreachBatch function returned without onceonly; or the decision log is of an "
+            "older backup than Spark's files"
+        )
     return Stop(StopReason.PASSED, f"chk-{passed.epoch}: {what}")
 
 
