@@ -1411,6 +1411,16 @@ DEFECTS: Final = (
         says="Lost",
     ),
     Defect(
+        name="rows-that-are-there-taken-for-lost",
+        group=KAFKA,
+        what="A marker that shows the one before is taken for a proof of loss, though the rows are there",
+        file="sinks/kafka/committer.py",
+        before="    if Stands.COMMITTED not in found:\n        return Lost(proof)\n",
+        after="    if found:\n        return Lost(proof)\n",
+        tests=(STANDING + "test_rows_that_are_there_are_not_lost_whatever_the_brokers_forget",),
+        says="Lost",
+    ),
+    Defect(
         name="aborted-rows-taken-for-committed",
         group=KAFKA,
         what="Where no marker is left, rows that stand in a partition are taken for committed, though aborted",

@@ -128,6 +128,24 @@ def test_where_a_marker_is_not_there_any_more_its_rows_tell_whether_they_are(
     assert ("expired" in caplog.text) == (stands is not Stands.COMMITTED)
 
 
+@pytest.mark.parametrize("stands", Stands)
+def test_where_its_rows_are_seen_to_be_there_an_older_marker_proves_nothing(
+    stands: Stands, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers that had lost their power together have kept the rows, and not the marker."""
+    monkeypatch.setattr(own_rows, "ended", lambda _admin, _prepared: (stands, "its rows"))
+    if stands is Stands.COMMITTED:
+        look(BEFORE)
+        assert "older than chk-7, whose rows are there (group g shows 6:before)" in caplog.text
+    else:
+        with pytest.raises(TargetBehindError, match="chk-7 is not there"):
+            look(BEFORE)
+    # Of the epoch before, which the marker does not show either, these rows tell nothing.
+    missing = "chk-6 is" if stands is Stands.COMMITTED else "chk-6 to chk-7 are"
+    with pytest.raises(TargetBehindError, match=f"{missing} not there"):
+        look("5:x")
+
+
 OLD, NEW = UUID(int=1), UUID(int=2)
 
 

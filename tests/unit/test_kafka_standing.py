@@ -10,26 +10,31 @@ import pytest
 from tests.unit.test_kafka_outcomes import OWN, PREPARED, Coordinators
 
 from onceonly.executor.diverted import marked
-from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, Outcome, RetryLater
-from onceonly.sinks.kafka import committer, prepared
+from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, Outcome, RetryLater, Unknown
+from onceonly.ports.standing import Stands
+from onceonly.sinks.kafka import committer, looking_up, prepared
 from onceonly.sinks.kafka.checks import hanging
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.prepared import WRITTEN_MAX, Prepared, read_places, spell
+from onceonly.sinks.kafka.records.fields import NO_HEADERS, varint
+from onceonly.sinks.kafka.records.record_batches import Identity, seal
 
 WRITTEN = replace(PREPARED, written="t:0@10,1@20")
 OPTIONS = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9", "topic": "t"})
 NOT_LEADER, FORBIDDEN = 6, 29
+RECORD = varint(7) + bytes(3) + varint(-1) + varint(1) + b"x" + NO_HEADERS
 
 
 @dataclass
 class Leaders(Coordinators):
     """Answers for the partitions, too: ``open_at`` is where the transaction begins in each; ``state`` is shown in turn.
 
-    ``codes`` are errors of partitions.
+    ``codes`` are errors of partitions; ``ended`` says how its rows have ended in those where that is to be seen.
     """
 
     open_at: dict[int, int] = field(default_factory=lambda: {0: 10, 1: 20})
     codes: dict[int, int] = field(default_factory=dict)
+    ended: dict[int, Stands] = field(default_factory=dict)
     states: list[str] = field(default_factory=lambda: ["Ongoing"])
     epoch: int = 0
     pending: bool = True
@@ -38,6 +43,8 @@ class Leaders(Coordinators):
         if type(request).__name__ == "MetadataRequest":
             places = [Answer(partition_index=number, leader_id=1) for number in (0, 1, 2)]
             return Answer(topics=[Answer(name="t", error_code=0, partitions=places)])
+        if type(request).__name__ == "FetchRequest":
+            return self._rows(*request.topics[0].partitions)
         self.asked.append("partitions")
         (topic,) = request.topics
         return Answer(
@@ -49,6 +56,19 @@ class Leaders(Coordinators):
         own = Answer(producer_id=5, producer_epoch=0, current_txn_start_offset=self.open_at.get(number, -1))
         code = self.codes.get(number, 0)
         return Answer(partition_index=number, error_code=code, active_producers=[] if code else [other, own])
+
+    def _rows(self, asked: Any) -> object:  # noqa: ANN401
+        ended = self.ended.get(asked.partition)
+        by = Identity(PREPARED.producer_id, PREPARED.producer_epoch)
+        head, *rest = seal([RECORD], 1, by=by, sequence=0, time_ms=0)
+        batch = asked.fetch_offset.to_bytes(8) + b"".join([bytes(head)[8:], *map(bytes, rest)])
+        aborted = [Answer(producer_id=by.producer_id, first_offset=asked.fetch_offset)]
+        place = Answer(
+            error_code=0,
+            records=batch if ended else b"",
+            aborted_transactions=aborted if ended is Stands.GONE else [],
+        )
+        return Answer(responses=[Answer(partitions=[place])])
 
     def to_coordinator(self, kind: int, key: str, request: object) -> object:
         if type(request).__name__ != "DescribeTransactionsRequest":
@@ -88,6 +108,49 @@ def test_what_begins_later_than_its_first_row_is_lost() -> None:
     assert isinstance(Leaders(open_at={0: 15, 1: 20}).look(), Lost)
     # Where the first row's offset is not known, an open transaction is enough.
     assert Leaders(open_at={0: 15, 1: 20}).look(PREPARED) == Committed()
+
+
+def test_rows_that_are_there_are_not_lost_whatever_the_brokers_forget(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """All of them had lost their power: the ends of the rows were on a disk, the marker and the decision were not."""
+    there = {0: Stands.COMMITTED, 1: Stands.COMMITTED}
+    kafka = Leaders(open_at={}, ended=there)
+    assert kafka.look() == AlreadyCommitted()
+    assert "fence" in kafka.asked, "what its coordinator holds open is not to be committed by anybody"
+    assert "offset 10 of t-0" in caplog.text
+    # Where the coordinator knows nothing of it any more, either.
+    assert Leaders(states=["Empty"], end=90, pending=False, ended=there).look() == AlreadyCommitted()
+
+
+@pytest.mark.parametrize("other", [Stands.GONE, None])
+def test_rows_of_which_a_part_is_there_are_not_lost_either(other: Stands | None) -> None:
+    ended = {0: Stands.COMMITTED, **({} if other is None else {1: other})}
+    outcome = Leaders(open_at={}, ended=ended).look()
+    assert isinstance(outcome, Unknown)
+    assert "its rows are committed, as at offset 10 of t-0, and not all" in outcome.reason
+    assert "offset 20 of t-1" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("ended", "stands"),
+    [
+        ({0: Stands.COMMITTED, 1: Stands.COMMITTED}, Stands.COMMITTED),
+        ({0: Stands.COMMITTED, 1: Stands.GONE}, Stands.UNKNOWN),
+        ({0: Stands.COMMITTED}, Stands.UNKNOWN),
+        ({0: Stands.GONE, 1: Stands.GONE}, Stands.GONE),
+        ({}, Stands.GONE),
+    ],
+)
+def test_a_person_who_asks_is_told_what_a_commit_would_find(ended: dict[int, Stands], stands: Stands) -> None:
+    kafka = Leaders(states=["Empty"], pending=False, ended=ended)
+    found = looking_up.look_up(kafka, WRITTEN.handle())
+    assert found.stands is stands
+    assert ("its rows are committed, as at offset 10 of t-0" in found.told) == (stands is not Stands.GONE)
+
+
+def test_rows_that_were_aborted_everywhere_are_lost() -> None:
+    assert isinstance(Leaders(open_at={}, ended={0: Stands.GONE, 1: Stands.GONE}).look(), Lost)
 
 
 def test_its_marker_is_a_part_of_it() -> None:

@@ -7,6 +7,7 @@ with a new producer. Then the marker decides.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from onceonly import background
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from onceonly.model import Handle
     from onceonly.sinks.kafka.wire.admin import Admin
     from onceonly.sinks.kafka.wire.end_txn import EndTxn
+
+log = logging.getLogger("onceonly")
 
 _STABLE_S = 5.0
 _FENCE_S = 30.0
@@ -120,9 +123,11 @@ def _look(admin: Admin, prepared: Prepared) -> Outcome | None:
     if isinstance(found, RetryLater):
         return found
     if found == prepared.predecessor:
-        return Lost(
+        return _unless_there(
+            admin,
+            prepared,
             f"{name}: {fallen}; the rest of it is aborted now, and group {prepared.group} still shows "
-            f"{prepared.predecessor}, the marker from before it began"
+            f"{prepared.predecessor}, the marker from before it began",
         )
     if found is None:
         return _by_its_rows(admin, prepared, f"{name}: {fallen}")
@@ -306,9 +311,11 @@ def _look_up(admin: Admin, prepared: Prepared, code: int) -> Outcome:
         if isinstance(found, RetryLater):
             return found
         if found == prepared.predecessor:
-            return Lost(
+            return _unless_there(
+                admin,
+                prepared,
                 f"{name}; fenced, and group {prepared.group} still shows {prepared.predecessor}, "
-                f"the marker from before it began"
+                f"the marker from before it began",
             )
     if found == prepared.token:
         return AlreadyCommitted()
@@ -318,6 +325,25 @@ def _look_up(admin: Admin, prepared: Prepared, code: int) -> Outcome:
         f"{name}; group {prepared.group} on {prepared.marker_topic}-0 shows marker {found}, neither its own "
         f"{prepared.token} nor its predecessor {prepared.predecessor}"
     )
+
+
+def _unless_there(admin: Admin, prepared: Prepared, proof: str) -> Outcome:
+    """Say that a transaction is lost, by a marker that proves it, unless its own rows are there: they would come twice.
+
+    Brokers that lose their power together keep of each partition what was on its disk. So the end of the rows may be
+    there, and neither the marker nor what their coordinator had decided.
+    """
+    try:
+        found = own_rows.ends(admin, prepared)
+    except NotAnsweredError as error:
+        return RetryLater(f"{proof}; and its rows: {error}")
+    if Stands.COMMITTED not in found:
+        return Lost(proof)
+    there = f"its rows are committed, as at {found.pop(Stands.COMMITTED)}"
+    if found:
+        return Unknown(f"{proof}; but {there}, and not all: {', '.join(found.values())}")
+    log.warning("%s; but %s: the brokers have lost what told of it.", proof, there)
+    return AlreadyCommitted()
 
 
 def _by_its_rows(admin: Admin, prepared: Prepared, name: str) -> Outcome:

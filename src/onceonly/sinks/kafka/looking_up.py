@@ -63,12 +63,17 @@ def _named(admin: Admin, prepared: Prepared, state: Any) -> Standing:  # noqa: A
             stands=Stands.UNKNOWN,
             told=f"its coordinator has a transaction of this id that is just being {word}",
         )
-    if shown == prepared.predecessor:
-        return _ended(
-            Stands.GONE,
-            f"its coordinator does not have it open any more, and group {prepared.group} shows the marker of before it",
-        )
     not_open = f"its coordinator does not have it open any more, and group {prepared.group} shows"
+    if shown == prepared.predecessor:
+        told = f"{not_open} the marker of before it"
+        # A commit asks them, too, before it takes it for lost.
+        found = own_rows.ends(admin, prepared)
+        if Stands.COMMITTED not in found:
+            return _ended(Stands.GONE, told)
+        told = f"{told}, but its rows are committed, as at {found.pop(Stands.COMMITTED)}"
+        if found:
+            return Standing(stands=Stands.UNKNOWN, told=f"{told}, and not all: {', '.join(found.values())}")
+        return _ended(Stands.COMMITTED, told)
     if shown is None:
         stands, told = own_rows.ended(admin, prepared)
         told = f"{not_open} no marker; {told}"

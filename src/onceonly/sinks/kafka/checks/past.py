@@ -1,12 +1,13 @@
 """Whether a cluster still holds an epoch that was committed to it. Driver, once a start; only looks.
 
 A cluster goes back when a backup is restored, or when clients are led to a mirror that lags. Its markers are offsets of
-groups, and go back with it: one that is older than what the log knows to be committed proves it. One that is not there
-proves nothing, as offsets expire and groups are deleted; then the rows are looked for themselves.
+groups, and go back with it: one that is older than what the log knows to be committed proves it, unless the rows are
+seen to be there: brokers that lose their power together keep some ends of partitions, and lose others. One that is not
+there proves nothing, as offsets expire and groups are deleted; then the rows are looked for, too.
 
-What is proven of a slot: it lacks the epoch whose marker it should show; and where it shows an older one than the
-predecessor of that, also the epoch of the predecessor. Of epochs between nothing is proven, as the slot may have had no
-rows in them; those that no slot of the sink has come to are named as doubtful.
+What is proven of a slot: it lacks the epoch whose marker it should show, unless its rows are there; and where it shows
+an older one than the predecessor of that, also the epoch of the predecessor. Of epochs between nothing is proven, as
+the slot may have had no rows in them; those that no slot of the sink has come to are named as doubtful.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.options import KafkaOptions
     from onceonly.sinks.kafka.wire.admin import Admin
 
+    _Shown = tuple[Prepared, str | None]
+
 log = logging.getLogger("onceonly")
 
 _THREADS_MAX = 16
@@ -50,8 +53,8 @@ def look_back(
         return marker.read(admin, each.group, each.marker_topic, stable=False)
 
     shown = background.spread("onceonly-past", read, written, threads_max=_THREADS_MAX)
-    older: list[tuple[Prepared, str | None]] = []
-    absent: list[tuple[Prepared, str | None]] = []
+    older: list[_Shown] = []
+    absent: list[_Shown] = []
     for each, token in zip(written, shown, strict=True):
         if token == each.token or (token is not None and marker.epoch_of(token) >= epoch):
             continue
@@ -62,11 +65,21 @@ def look_back(
         (older if is_older else absent).append((each, token))
     who = f"Query {context.query}, sink {context.sink}"
     _tell_made_anew(admin, written, who, epoch)
-    if absent:
-        stand = background.spread(
-            "onceonly-past", lambda pair: _stands(admin, pair[0]), absent, threads_max=_THREADS_MAX
+    unseen, there = _parted(admin, older)
+    # Of the transaction before, which is not shown either, these rows tell nothing.
+    older = unseen + [pair for pair in there if _lacks_predecessor(*pair)]
+    if found := [pair for pair in there if not _lacks_predecessor(*pair)]:
+        log.warning(
+            "%s: %d of %d markers are older than chk-%d, whose rows are there (group %s shows %s): the brokers have "
+            "lost what was newer, and the query goes on.",
+            who,
+            len(found),
+            len(written),
+            epoch,
+            found[0][0].group,
+            found[0][1],
         )
-        absent = [pair for pair, is_there in zip(absent, stand, strict=True) if not is_there]
+    absent, _ = _parted(admin, absent)
     if absent:
         log.warning(
             "%s: %d of %d markers of chk-%d are not in Kafka any more (group %s): their offsets have expired, or the "
@@ -79,9 +92,9 @@ def look_back(
         )
     if not older:
         return
-    lost = {epoch} | {
-        marker.epoch_of(each.predecessor) for each, token in older if _lacks_predecessor(each, token)
-    }
+    lost = {marker.epoch_of(each.predecessor) for each, token in older if _lacks_predecessor(each, token)}
+    if unseen:
+        lost |= {epoch}
     newest = marker.newest_epoch(admin, id_prefix(options, context.query, context.sink))
     doubtful = set(range(newest + 1, epoch)) - lost
     doubt = f", and nothing shows that {_named(doubtful)} {_are(doubtful)}" if doubtful else ""
@@ -97,6 +110,17 @@ def look_back(
         "be there twice",
         goes_on=options.goes_on_behind,
     )
+
+
+def _parted(admin: Admin, some: list[_Shown]) -> tuple[list[_Shown], list[_Shown]]:
+    """Part those whose rows are not seen to be there from those whose rows are; each with what its group shows."""
+    if not some:
+        return [], []
+    stand = background.spread(
+        "onceonly-past", lambda pair: _stands(admin, pair[0]), some, threads_max=_THREADS_MAX
+    )
+    pairs = list(zip(some, stand, strict=True))
+    return [pair for pair, is_there in pairs if not is_there], [pair for pair, is_there in pairs if is_there]
 
 
 def _stands(admin: Admin, each: Prepared) -> bool:

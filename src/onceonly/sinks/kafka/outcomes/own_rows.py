@@ -34,23 +34,9 @@ def ended(admin: Admin, prepared: Prepared) -> tuple[Stands, str]:
 
     Any process; two requests to each leader and one more a partition. Raises ``NotAnsweredError``.
     """
-    firsts = read_places(prepared.written)
-    if not firsts or min(firsts.values()) == _NOT_KNOWN:
-        return Stands.UNKNOWN, _UNTOLD
-    leaders = {place: leader for leader, some in standing.by_leader(admin, firsts).items() for place in some}
-    found: dict[Stands, str] = {}
-    for (topic, partition), first in firsts.items():
-        leader = leaders.get((topic, partition))
-        if leader is None:
-            return Stands.UNKNOWN, f"{topic}-{partition} is not there any more"
-        place = Place(topic, partition, leader)
-        stands = _in(admin, prepared, place, first)
-        if stands is Stands.UNKNOWN:
-            return (
-                stands,
-                f"its rows from offset {first} of {place} on are not to be seen, or follow an open one",
-            )
-        found.setdefault(stands, f"offset {first} of {place}")
+    found = ends(admin, prepared)
+    if Stands.UNKNOWN in found:
+        return Stands.UNKNOWN, found[Stands.UNKNOWN]
     if len(found) > 1:
         return (
             Stands.UNKNOWN,
@@ -59,6 +45,26 @@ def ended(admin: Admin, prepared: Prepared) -> tuple[Stands, str]:
     [(stands, where)] = found.items()
     word = "committed" if stands is Stands.COMMITTED else "aborted"
     return stands, f"its own rows are {word} in each of its partitions, as at {where}"
+
+
+def ends(admin: Admin, prepared: Prepared) -> dict[Stands, str]:
+    """Return each way in which a transaction has ended in a partition, and where; of UNKNOWN, why. As ``ended``."""
+    firsts = read_places(prepared.written)
+    if not firsts or min(firsts.values()) == _NOT_KNOWN:
+        return {Stands.UNKNOWN: _UNTOLD}
+    leaders = {place: leader for leader, some in standing.by_leader(admin, firsts).items() for place in some}
+    found: dict[Stands, str] = {}
+    for (topic, partition), first in firsts.items():
+        leader = leaders.get((topic, partition))
+        if leader is None:
+            found.setdefault(Stands.UNKNOWN, f"{topic}-{partition} is not there any more")
+            continue
+        place = Place(topic, partition, leader)
+        stands, where = _in(admin, prepared, place, first), f"offset {first} of {place}"
+        if stands is Stands.UNKNOWN:
+            where = f"its rows from {where} on are not to be seen, or follow an open one"
+        found.setdefault(stands, where)
+    return found
 
 
 def _in(admin: Admin, prepared: Prepared, place: Place, first: int) -> Stands:
