@@ -9,6 +9,7 @@ import pytest
 
 import ways
 from onceonly import files
+from onceonly.errors import RecordRefusedError
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.files import FilesSink
@@ -149,6 +150,18 @@ def test_csv_with_header_and_separator(spark: SparkSession, tmp_path: Path) -> N
     assert texts(files.read(spark, str(tmp_path))) == texts(df)
     bare = spark.read.csv(str(tmp_path), header=True, sep="\t")
     assert bare.columns == df.columns
+
+
+def test_no_row_of_csv_is_passed_over_by_a_bare_reader(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.createDataFrame([("a", 1), (None, None), ("\x01", None)], "s string, n int")
+    with pytest.raises(RecordRefusedError, match="all values of a row are null or empty"):
+        write(df, tmp_path / "refused", format="csv", sep="\\t")
+    write(df, tmp_path / "taken", format="csv", sep="\\t", nullValue="-")
+    bare = spark.read.schema(df.schema).csv(str(tmp_path / "taken"), sep="\t", nullValue="-")
+    assert texts(bare) == texts(files.read(spark, str(tmp_path / "taken"))) == texts(df)
+    only = df.select("s").where("s is not null")
+    write(only, tmp_path / "only", format="csv")
+    assert texts(spark.read.schema(only.schema).csv(str(tmp_path / "only"))) == texts(only)
 
 
 PARTITIONS = [

@@ -2272,6 +2272,15 @@ DEFECTS: Final = (
         tests=(FILE_OPTIONS + "test_readers_are_told_only_what_is_not_the_default",),
     ),
     Defect(
+        name="csv-line-of-blanks",
+        group=FILES,
+        what="A row of nulls between tabs is written as a line of blanks, which Spark's reader passes over",
+        file="sinks/files/formats/lines.py",
+        before="    if (len(columns) == 1 or texts.sep in _TRIMMED) and",
+        after="    if len(columns) == 1 and",
+        tests=(FILE_ROWS + "test_a_csv_line_of_nothing_but_blanks_is_no_row",),
+    ),
+    Defect(
         name="timestamp-format-without-effect",
         group=FILES,
         what="timestampFormat is taken and has no effect",

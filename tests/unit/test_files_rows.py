@@ -68,6 +68,23 @@ def test_a_csv_line_is_a_row() -> None:
         csv_lines(given.select(["a"]), Texts(null="NA", empty=""), who="")
 
 
+@pytest.mark.parametrize("sep", ["\t", " ", "\x01"])
+def test_a_csv_line_of_nothing_but_blanks_is_no_row(sep: str) -> None:
+    """Spark's reader trims a line to see whether there is one, unless it is asked for line breaks in values."""
+    given = batch(a=pa.array([None, "x", " "], pa.string()), b=pa.array([None, None, None], pa.int32()))
+    with pytest.raises(RecordRefusedError, match="all values of a row are null or empty") as caught:
+        csv_lines(given, Texts(sep=sep), who="")
+    assert "another sep" in caught.value.next_step
+    assert csv_lines(given.slice(1), Texts(sep=sep), who="") == f'x{sep}\n" "{sep}\n'.encode()
+    assert csv_lines(given.slice(0, 1), Texts(sep=sep, null="-"), who="") == f"-{sep}-\n".encode()
+    assert csv_lines(given.slice(0, 1), who="") == b",\n"
+    control = batch(a=pa.array(["\x02", "x\x02"]))
+    assert csv_lines(control, Texts(sep=sep), who="") == b'"\x02"\n"x\x02"\n', "as a blank is"
+    # A blank as the text of null makes no line either.
+    with pytest.raises(RecordRefusedError, match="the only column a"):
+        csv_lines(given.slice(0, 1).select(["a"]), Texts(null=" "), who="")
+
+
 @pytest.mark.parametrize(
     ("texts", "line"),
     [

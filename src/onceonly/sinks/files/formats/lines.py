@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _PLAIN = Texts()
 # What numbers, dates and times are written with.
 _OF_NUMBERS = frozenset(string.ascii_letters + string.digits + "+-.:")
+# What Java's trim takes away: a line of nothing else is none to Spark's reader.
+_TRIMMED = "".join(map(chr, range(ord(" ") + 1)))
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -47,14 +49,21 @@ def csv_lines(batch: pa.RecordBatch, texts: Texts = _PLAIN, *, who: str) -> byte
     columns = [
         _cells(column, field, texts, who) for column, field in zip(batch.columns, batch.schema, strict=True)
     ]
-    if len(columns) == 1 and "" in columns[0]:
-        raise RecordRefusedError(
-            f"{who}: a value of the only column {batch.schema.names[0]} is null or empty, and its line in a csv file "
-            "would be empty: readers pass over it.",
-            next_step="filter such rows, add a column, set nullValue or emptyValue, or set format to json or parquet; "
-            "the rows stay in the source",
+    lines = [texts.sep.join(row) for row in zip(*columns, strict=True)]
+    # Only then may a line have nothing to see in it: a value of blanks is quoted.
+    if (len(columns) == 1 or texts.sep in _TRIMMED) and not all(line.strip(_TRIMMED) for line in lines):
+        of = (
+            f"a value of the only column {batch.schema.names[0]} is null or empty"
+            if len(columns) == 1
+            else f"all values of a row are null or empty, and the separator is {texts.sep!r}"
         )
-    return "".join(f"{texts.sep.join(row)}\n" for row in zip(*columns, strict=True)).encode()
+        raise RecordRefusedError(
+            f"{who}: {of}, so its line in a csv file would be {'empty' if len(columns) == 1 else 'blank'}: readers "
+            "pass over it.",
+            next_step=f"filter such rows, {'add a column' if len(columns) == 1 else 'take another sep'}, set nullValue "
+            "or emptyValue, or set format to json or parquet; the rows stay in the source",
+        )
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def csv_line(values: Sequence[str], texts: Texts = _PLAIN) -> bytes:
@@ -107,7 +116,7 @@ def _cells(column: pa.Array, field: pa.Field, texts: Texts, who: str) -> list[st
 
 
 def _quoter(texts: Texts) -> Callable[[str], str]:
-    special = re.compile(f"[{re.escape(texts.sep + texts.quote)}\r\n]|^[\\s#]|\\s$|^$")
+    special = re.compile(f"[{re.escape(texts.sep + texts.quote)}\r\n]|^[\0- \\s#]|[\0- \\s]$|^$")
     empty = _fixed(texts.quote * 2 if texts.empty is None else texts.empty, texts)
 
     def quote(text: str) -> str:
