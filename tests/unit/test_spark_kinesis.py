@@ -34,11 +34,19 @@ def test_a_sink_that_is_no_source_is_not_read() -> None:
         made.schema()
 
 
-def test_a_pyspark_that_tells_no_limits_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "has_read_limits", lambda: False)
+def test_a_source_that_is_a_sink_too_says_that_it_is_a_stream_to_who_reads_it_as_a_batch() -> None:
     made = formats.make_format("kinesis", BUILT_IN["kinesis"], "app")(dict(OPTIONS))
-    with pytest.raises(SetupError, match=r"use PySpark 4\.2"):
-        made.streamReader(StructType())
+    with pytest.raises(ConfigurationError, match=r"onceonly\.kinesis is a stream.*use spark\.readStream"):
+        made.reader(StructType())
+
+
+@pytest.mark.parametrize("name", ["kinesis", "socket"])
+def test_a_pyspark_that_tells_no_limits_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "has_read_limits", lambda: False)
+    made = formats.make_format(name, BUILT_IN[name], "app")(dict(OPTIONS))
+    for read in (made.schema, lambda: made.streamReader(StructType())):
+        with pytest.raises(SetupError, match=r"use PySpark 4\.2"):
+            read()
 
 
 def test_wrong_options_stop_before_the_first_record() -> None:

@@ -20,6 +20,8 @@ from onceonly.log import open_log
 from onceonly.log.stops import Stop
 from onceonly.model import Link, LinkKind, Receipt, Stamp
 from onceonly.settings.restart import FixedDelay, NoRestart
+from onceonly.sources.known import SOURCES
+from onceonly.spark import asked
 from onceonly.spark import supervise as supervising
 from onceonly.spark.gone import in_session
 from onceonly.spark.supervise import explain, supervise
@@ -267,9 +269,24 @@ def test_explain_names_the_nearest_format_where_spark_has_found_none() -> None:
         "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: {}. Make sure the provider name is correct."
     )
     assert "did you mean 'onceonly.kafka'?" in explain(RuntimeError(said.format("onceonly.kafak")))
-    assert "there is no sink named 'onceonly.kafak'" in explain(RuntimeError(said.format("onceonly.kafak")))
+    assert "there is no format named 'onceonly.kafak'" in explain(RuntimeError(said.format("onceonly.kafak")))
     assert "onceonly.register(spark)" in explain(RuntimeError(said.format("onceonly.kafka")))
     assert explain(RuntimeError(said.format("kafak"))) == said.format("kafak")
+
+
+@pytest.mark.parametrize("name", [f"onceonly.{name}" for name in SOURCES])
+def test_explain_knows_sources_by_name_where_spark_has_found_none(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = (
+        "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: {}. Make sure the provider name is correct."
+    )
+    assert explain(said.format(name)).startswith(f"CONFIGURATION: the format {name} is not registered")
+    assert f"did you mean '{name}'?" in explain(said.format(name[:-2] + name[-1]))
+    monkeypatch.setattr(asked, "has_read_limits", lambda: False)
+    told = explain(said.format(name))
+    is_read_only = name not in {"onceonly.kinesis", "onceonly.socket"}
+    assert ("use PySpark 4.2 or newer" in told) == is_read_only, "these two are sinks, too, of older PySparks"
 
 
 @pytest.mark.parametrize("when", ["at the failure", "between two starts"])

@@ -13,7 +13,7 @@ from onceonly.model import Capabilities, Guarantee, SinkUse, Visible
 from onceonly.options import public_options
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.settings.query import GUARANTEE, PREFIX, VISIBLE, Settings, SinkSettings, parse
-from onceonly.sources.known import FEEDS
+from onceonly.sources.known import SOURCES
 from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def remember(sink: object) -> str:
             f"the sink class {sink.__name__} has no usable name: {name!r}",
             next_step='give it one: name = "ledger"; its format is then "onceonly.ledger"',
         )
-    if name in BUILT_IN or name in FEEDS or name == "collection":
+    if name in BUILT_IN or name in SOURCES:
         raise ConfigurationError(
             f"the sink class {sink.__name__} is named {name!r}, which onceonly uses itself",
             next_step="give it another name",

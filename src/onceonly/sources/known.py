@@ -1,4 +1,4 @@
-"""Which feeds there are by name. Any process; without a feed, nothing of the journal is imported."""
+"""Which feeds and sources there are by name. Any process; without a feed, nothing of the journal is imported."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ FEEDS: Final[dict[str, str]] = {
     "rabbitmq": "onceonly.sources.rabbitmq:RabbitFeed",
     "socket": "onceonly.sources.socket:SocketFeed",
 }
+SOURCES: Final = (*FEEDS, "collection", "kinesis", "rabbitmq.stream")
+"""The names of all formats of ours that are read, without their prefix."""
 
 
 def feed_class(name: str) -> Any:  # noqa: ANN401  a class that fulfils ``Feed``

@@ -13,6 +13,7 @@ to find them in Spark's.
 
 from __future__ import annotations
 
+import difflib
 import re
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,10 @@ import pyspark
 
 from onceonly.errors import ConfigurationError, SetupError, find_error
 from onceonly.settings.query import JOB, PREFIX
-from onceonly.settings.registry import APPEND_COMPLETE, BUILT_IN, find
+from onceonly.settings.registry import APPEND_COMPLETE, BUILT_IN, given
+from onceonly.sources.known import SOURCES
 from onceonly.spark import unused
-from onceonly.spark.versions import has_formats
+from onceonly.spark.versions import has_formats, has_read_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 PARTITION_BY = f"{PREFIX}partitionby"
 """The option, in lower case as Spark gives it, in which ``start`` hands over the columns."""
 _ASKED = "_onceonly_asked"
-_NO_FORMAT = re.compile(r"Failed to find the data source: (onceonly\.\w+)")
+_NO_FORMAT = re.compile(r"Failed to find the data source: (onceonly(?:\.\w+)+)")
 """What Spark says, before it advises to look whether the provider is on its class path."""
 _NO_MODE, _MODE = "[UNSUPPORTED_DATA_SOURCE_SAVE_MODE]", "mode append"
 _LAYOUT = ("partitionBy", "clusterBy")
@@ -149,18 +151,41 @@ def require_mode(sink: str, mode: str) -> None:
         )
 
 
-def no_format(text: str) -> ConfigurationError | None:
+def no_format(text: str) -> OnceonlyError | None:
     """Return what a format of ours is that Spark says it has not found: misspelt, or not registered. Anywhere; pure."""
     match = _NO_FORMAT.search(text)
     if match is None:
         return None
-    try:
-        find(match[1])
-    except ConfigurationError as error:
-        return error
+    name = match[1].removeprefix(PREFIX)
+    sinks = {*BUILT_IN, *given()}
+    if name in SOURCES and name not in sinks and not has_read_limits():
+        return no_read_limits(match[1])
+    if name in sinks or name in SOURCES:
+        return ConfigurationError(
+            f"the format {match[1]} is not registered in this session",
+            next_step="call onceonly.register(spark) before it is used",
+        )
+    near = difflib.get_close_matches(name, sorted({*sinks, *SOURCES}), n=1)
+    hint = f"did you mean {PREFIX + near[0]!r}? " if near else ""
     return ConfigurationError(
-        f"the format {match[1]} is not registered in this session",
-        next_step="call onceonly.register(spark) before it is used",
+        f"there is no format named {match[1]!r}",
+        next_step=f"{hint}Sources: {', '.join(sorted(SOURCES))}; sinks: {', '.join(sorted(sinks))}; register your own",
+    )
+
+
+def no_read_limits(who: str) -> SetupError:
+    """Make the error for a source under a PySpark that is too old for it."""
+    return SetupError(
+        f"PySpark {pyspark.__version__} does not tell a source of Python how much to read, which {who} needs",
+        next_step="use PySpark 4.2 or newer",
+    )
+
+
+def only_streams(who: str) -> ConfigurationError:
+    """Make the error for a source that is read by ``spark.read``."""
+    return ConfigurationError(
+        f"{who} is a stream, and spark.read reads what has an end",
+        next_step="use spark.readStream, with .trigger(availableNow=True) for what is there now",
     )
 
 

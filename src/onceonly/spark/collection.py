@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyspark
-
-from onceonly.errors import ConfigurationError, SetupError
+from onceonly.errors import ConfigurationError
 from onceonly.sources.collection import Collection
+from onceonly.spark.asked import no_read_limits
 from onceonly.spark.gone import in_session
 from onceonly.spark.versions import has_read_limits
 
@@ -31,7 +30,7 @@ def collection(
     rows_per_epoch: int | None = None,
     partitions: int = 1,
 ) -> DataFrame:
-    """Return a streaming DataFrame of these rows, in their order, exactly once (R34).
+    """Return a streaming DataFrame of these rows, in their order, exactly once.
 
     Driver. ``rows_per_epoch`` limits an epoch (default: all that is there), ``partitions`` says into how many
     slots an epoch is cut. Positions are kept in the query's checkpoint, with a fingerprint of the rows read:
@@ -40,10 +39,7 @@ def collection(
     ``UnavailableError`` where the session was stopped, or Spark is gone.
     """
     if not has_read_limits():
-        raise SetupError(
-            f"PySpark {pyspark.__version__} tells a Python source no read limit, which onceonly.collection needs",
-            next_step="use PySpark 4.2 or newer",
-        )
+        raise no_read_limits("onceonly.collection")
     from onceonly.spark.collection_source import NAME, CollectionFormat
 
     if (rows_per_epoch is not None and rows_per_epoch < 1) or partitions < 1:

@@ -14,7 +14,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 
-from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.settings.query import PREFIX
 from onceonly.sources.asked import ask, kept_by_receiver
@@ -29,6 +28,7 @@ from onceonly.sources.journal.reader import (
 )
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.known import feed_class
+from onceonly.spark.asked import only_streams
 from onceonly.spark.shown import without_frames
 from onceonly.stores.access import Hadoop
 from onceonly.stores.opened import place_of, tell
@@ -56,10 +56,7 @@ class FeedReading(DataSource):
         return columns_of(self.feed_name)
 
     def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002
-        raise ConfigurationError(
-            f"{PREFIX}{self.feed_name} is a stream, and spark.read reads what has an end",
-            next_step="use spark.readStream, with .trigger(availableNow=True) for what is there now",
-        )
+        raise only_streams(PREFIX + self.feed_name)
 
     @without_frames
     def streamReader(self, schema: StructType) -> FeedReader:  # noqa: N802

@@ -9,11 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-import pyspark
 from pyspark.sql.datasource import DataSource
 
 from onceonly.checkpoint.batches import BatchCheckpoint
-from onceonly.errors import ConfigurationError, SetupError
+from onceonly.errors import ConfigurationError
 from onceonly.settings.batches import batch_query, job_id
 from onceonly.settings.query import (
     JOB,
@@ -24,8 +23,9 @@ from onceonly.settings.query import (
     with_checkpoint,
 )
 from onceonly.settings.registry import SinkClass, find, load, settings_of
+from onceonly.sources.known import SOURCES
 from onceonly.spark import beside
-from onceonly.spark.asked import require_mode, take_partition_by
+from onceonly.spark.asked import no_read_limits, only_streams, require_mode, take_partition_by
 from onceonly.spark.batch import Batch, BatchWriter, plan_batch
 from onceonly.spark.shown import without_frames
 from onceonly.spark.versions import has_read_limits
@@ -119,7 +119,8 @@ class SinkFormat(DataSource):
         return columns
 
     def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002
-        self._refuse_reading()
+        self._source()
+        raise only_streams(self.name())
 
     @without_frames
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -128,22 +129,15 @@ class SinkFormat(DataSource):
         return made
 
     def _source(self) -> Any:  # noqa: ANN401  a module
-        if self.sink_name not in _SOURCES:
-            self._refuse_reading()
-        if not has_read_limits():
-            raise SetupError(
-                f"PySpark {pyspark.__version__} does not tell a source of Python how much to read, which {self.name()} "
-                "needs",
-                next_step="use PySpark 4.2 or newer",
+        if self.sink_name not in SOURCES:
+            raise ConfigurationError(
+                f"{self.name()} is a sink and cannot be read",
+                next_step="read what it wrote with Spark's own format (Kafka with isolation level read_committed), "
+                "files with onceonly.files.read",
             )
+        if not has_read_limits():
+            raise no_read_limits(self.name())
         return importlib.import_module(_SOURCES[self.sink_name])
-
-    def _refuse_reading(self) -> NoReturn:
-        raise ConfigurationError(
-            f"{self.name()} is a sink and cannot be read",
-            next_step="read what it wrote with Spark's own format (Kafka with isolation level read_committed), "
-            "files with onceonly.files.read",
-        )
 
 
 def _columns(schema: StructType) -> tuple[tuple[str, str], ...]:

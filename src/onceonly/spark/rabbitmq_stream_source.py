@@ -11,13 +11,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 
-from onceonly.errors import ConfigurationError
 from onceonly.sources.rabbitmq_stream.messages import Stream
 from onceonly.sources.rabbitmq_stream.options import NAME, SourceOptions
 from onceonly.sources.rabbitmq_stream.planning import Planner
 from onceonly.sources.rabbitmq_stream.positions import Position
 from onceonly.sources.rabbitmq_stream.reading import read
 from onceonly.sources.rabbitmq_stream.rows import DDL, batches
+from onceonly.spark.asked import only_streams
 from onceonly.spark.shown import without_frames
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ class RabbitStreamFormat(DataSource):
         return DDL
 
     def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002
-        raise ConfigurationError(
-            f"{NAME} is a stream, and spark.read reads what has an end",
-            next_step="use spark.readStream, with .trigger(availableNow=True) for what is there now",
-        )
+        raise only_streams(NAME)
 
     @without_frames
     def streamReader(self, schema: StructType) -> RabbitStreamReader:  # noqa: N802
