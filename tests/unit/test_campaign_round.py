@@ -19,9 +19,9 @@ from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
 from onceonly.errors import UnavailableError
-from onceonly.model import Guarantee
+from onceonly.model import Guarantee, LinkKind
 from onceonly_proof import traces
-from onceonly_proof.auditor import Anomaly, Input, Seen, World, judge
+from onceonly_proof.auditor import Anomaly, Decision, Input, Seen, Slot, World, judge
 from onceonly_proof.campaign import making
 from onceonly_proof.campaign import round as rounds
 from onceonly_proof.campaign import scene as scenes
@@ -454,20 +454,62 @@ def run(
     watcher: FakeWatcher,
     *,
     shows: bool,
-    verdict: object = SimpleNamespace(anomalies={}, examples=("what the audit says",)),
+    verdict: object | None = SimpleNamespace(anomalies={}, examples=("what the audit says",)),
+    world: object = SimpleNamespace(inputs=[1], at_end=[row("kafka")] * 2),
+    drained: bool = True,
 ) -> tuple[Round, Path | None]:
-    """Run a round without faults whose world holds two rows."""
+    """Run a round without faults whose world holds two rows; without a verdict, it is judged as any."""
     watch = Watch({"kafka": cast("Any", watcher)})
     monkeypatch.setattr(Watch, "begin", lambda *_: watch)
     monkeypatch.setattr(Watch, "holds", lambda *_: shows)
-    world = SimpleNamespace(inputs=[1], at_end=[row("kafka")] * 2)
-    monkeypatch.setattr("onceonly_proof.campaign.watch.world", lambda *_: world)
-    for name, given in (("make_task", (scene.task, scene.flow)), ("judge", verdict)):
-        monkeypatch.setattr(rounds, name, lambda *_, given=given: given)
+    monkeypatch.setattr(
+        "onceonly_proof.campaign.watch.world",
+        lambda *_, drained: replace(world, drained=drained) if isinstance(world, World) else world,
+    )
+    monkeypatch.setattr(rounds, "make_task", lambda *_: (scene.task, scene.flow))
+    if verdict is not None:
+        monkeypatch.setattr(rounds, "judge", lambda *_: verdict)
     for name in ("keep", "remove"):
         monkeypatch.setattr(rounds, name, lambda *_: None)
-    monkeypatch.setattr(Scene, "settle", lambda *_: None)
+    if drained:
+        monkeypatch.setattr(Scene, "settle", lambda *_: None)
+    else:
+        monkeypatch.setattr(Scene, "until", lambda *_: False)
     return rounds.run_round(scene.arena, replace(scene.plan, blows=()), Guarantee.EXACTLY_ONCE)
+
+
+def test_what_a_round_had_no_time_to_read_is_no_lost_row_and_what_it_had_decided_is(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcome(given: list[Seen], *, drained: bool) -> Round:
+        with monkeypatch.context() as patch:
+            world = World(
+                sinks=("kafka",),
+                inputs=[Input(number, "in/0", number, None, b"%d" % number) for number in range(4)],
+                at_end=given,
+                decisions=[decided(0), decided(1, receipt=False)],
+            )
+            watcher = FakeWatcher(2)
+            found, _ = run(scene, patch, watcher, shows=True, verdict=None, world=world, drained=drained)
+        return found
+
+    def decided(epoch: int, *, receipt: bool = True) -> Decision:
+        return Decision(
+            epoch=epoch,
+            kind=LinkKind.COMMIT,
+            ranges={"in/0": (epoch, epoch + 1)},
+            slots=(Slot("kafka", 0, 1),),
+            receipt=receipt,
+            spark_commit=receipt,
+        )
+
+    first, second = (Seen("kafka", None, b"%d" % number, "out/0", number) for number in range(2))
+    slow = outcome([first, second], drained=False)
+    assert (slow.anomalies["lost"], slow.verdict) == (0, "inconclusive")
+    assert "not drained" in slow.trouble[-1]
+
+    assert outcome([], drained=False).anomalies["lost"] == 1
+    assert outcome([first, second], drained=True).anomalies["lost"] == 2
 
 
 def explained(count: int) -> traces.Verdict:

@@ -64,7 +64,13 @@ def run_round(
             arena.display.step = "audit"
             arena.store.copy(task.checkpoint, task.audited)
             world = watch.world(
-                task, watch.inputs(task, flow), reader, scene.lives, scene.targets, flow.ends_of
+                task,
+                watch.inputs(task, flow),
+                reader,
+                scene.lives,
+                scene.targets,
+                flow.ends_of,
+                drained=scene.is_drained,
             )
             scene.trouble += reader.blind(world.at_end)
             replays = replayed(task.audited)

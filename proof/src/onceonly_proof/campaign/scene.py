@@ -104,6 +104,8 @@ class Scene:
     """When the last driver was killed."""
     recovery_s: list[float] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
+    is_drained: bool = True
+    """Whether all that was fed was read and written in time: if not, rows that no epoch has are not lost."""
     own_ends: int = 0
     """How often the job has ended by itself."""
 
@@ -257,7 +259,8 @@ class Scene:
             rest_s = time.monotonic() - last[1]
             return (rest_s >= shown_s and self.watch.holds(due)) or rest_s > quiet_s
 
-        if not self.until(drained, _DRAIN_TIMEOUT_S):
+        self.is_drained = self.until(drained, _DRAIN_TIMEOUT_S)
+        if not self.is_drained:
             self.trouble.append(f"not drained {_DRAIN_TIMEOUT_S:g} s after the last fault")
         elif self.guarantee is not Guarantee.AT_MOST_ONCE and not is_lossy:
             # What is missing after that is for the audit to say.

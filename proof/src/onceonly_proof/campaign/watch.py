@@ -193,8 +193,13 @@ def world(
     lives: Iterable[Life],
     targets: Mapping[str, Target],
     ends_of: EndsOf | None = None,
+    *,
+    drained: bool,
 ) -> World:
-    """Read the outside world of a query; its lives are down after that, and their event logs beside its checkpoint."""
+    """Read the outside world of a query; its lives are down after that, and their event logs beside its checkpoint.
+
+    Where it was not ``drained``, what no epoch had come to is not due.
+    """
     events = task.audited.parent / EVENTS
     events.mkdir()
     for life in lives:
@@ -210,6 +215,7 @@ def world(
         upserts=replacing(task, targets),
         whole={sink for sink in task.sinks if sink in targets and targets[sink].shows_whole_epochs},
         ends_of=ends_of,
+        drained=drained,
     )
 
 
