@@ -61,6 +61,18 @@ def list_number(end: str) -> int | None:
     return found if isinstance(found, int) else None
 
 
+def is_of_python(end: str) -> bool:
+    """Say whether a source in Python has given these offsets: Spark keeps them as Python has written them, with spaces.
+
+    Spark's own sources write JSON without any. For one in Python Spark keeps nothing but its offsets.
+    """
+    try:
+        found = json.loads(end)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and " " in end and json.dumps(found) == end
+
+
 def plain(line: str, version: str) -> str:
     """Take the source's name off a line, where files of this version line name their sources."""
     return _named(line, version, "")[1]

@@ -174,6 +174,43 @@ def test_a_first_barrier_without_what_its_source_keeps_is_taken_away(
     assert mend(tmp_path) == ()
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"journal": "j", "reader": "r", "segment": 2},
+        {"start": {"shard": {"at": "12"}}, "done": []},
+        {"offset": 4},
+    ],
+)
+def test_a_first_barrier_of_a_source_in_python_is_planned_anew_and_not_called_torn(
+    tmp_path: Path, end: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    put(tmp_path, "metadata", QUERY)
+    put(tmp_path, "offsets/0", f"v1\n{METADATA}\n{json.dumps(end)}")
+    assert mend(tmp_path) == ()
+    assert not (tmp_path / "offsets/0").exists(), "its source may begin elsewhere when it is asked again"
+    assert not caplog.records, "no power was lost"
+    for torn in (
+        json.dumps(end)[:-1],
+        json.dumps(end, separators=(",", ":")),
+    ):  # Spark's own keep where they began
+        put(tmp_path, "offsets/0", f"v1\n{METADATA}\n{torn}")
+        assert mend(tmp_path) == ("offsets/0",)
+
+
+def test_a_first_barrier_of_a_source_in_python_stays_while_its_driver_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "metadata", QUERY)
+    put(tmp_path, "offsets/0", f'v1\n{METADATA}\n{{"offset": 4}}')
+    monkeypatch.setattr("onceonly.checkpoint.torn._ENDS_S", 0.1)
+    (tmp_path / "onceonly").mkdir()
+    holding = Presence.hold(str(tmp_path))
+    assert mend(tmp_path) == ()
+    assert (tmp_path / "offsets/0").exists()
+    holding.close()
+
+
 def test_the_state_of_a_first_epoch_that_begins_anew_is_taken_away_and_no_other(tmp_path: Path) -> None:
     put(tmp_path, "metadata", QUERY)
     put(tmp_path, "offsets/0", "")

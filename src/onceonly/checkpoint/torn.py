@@ -171,10 +171,13 @@ class _Torn:
     def _mend_offsets(self) -> Iterator[Path]:
         paths = self._newest_first("offsets")
         if paths and int(paths[0].name) > self._decided and not self._is_committed(paths[0]):
-            before = _text(paths[1]) if len(paths) > 1 else ""
-            is_torn = not is_barrier(_text(paths[0]), before)
+            text, before = _text(paths[0]), _text(paths[1]) if len(paths) > 1 else ""
+            begins = paths[0].name == "0" and any(map(offsets.is_of_python, offsets.barrier(text)))
+            is_torn = not is_barrier(text, before)
             if is_torn or self._lacks_list(paths[0]) or self._lacks_state(paths[0]):
                 yield _remove(paths[0])
+            elif begins and not self._is_at_work():
+                _remove(paths[0])  # not torn, but its source is asked again where to begin: elsewhere, maybe
 
     def _lacks_list(self, barrier: Path) -> bool:
         """Say whether it names files of a source whose list is not there: durable by its own sync, and nothing else."""

@@ -59,8 +59,8 @@ def list_needed(end: str, *, is_first: bool) -> int:
     listed = _LISTED.search(end)
     if listed:
         return int(listed[1])
-    if is_first and end != "-":
-        # Most other sources keep where they began as their list 0.
+    if is_first and end != "-" and not offsets.is_of_python(end):
+        # Most other sources keep where they began as their list 0; of one in Python there are offsets alone.
         return 0
     return -1
 
