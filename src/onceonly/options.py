@@ -176,11 +176,12 @@ def read_options(
     who: str,
     instead: Mapping[str, str] = MappingProxyType({}),
     of_sink: bool = False,
+    families: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return the value of each declared option by its name; None where it has none. Anywhere.
 
     ``instead`` says what to do about names, in lower case, that other writers to the same system take; ``of_sink`` that
-    options of the query and of its source may be meant.
+    options of the query and of its source may be meant; ``families`` are beginnings of names that somebody else reads.
 
     Raises ``ConfigurationError`` for an option that is not declared (with the nearest that is), for one that
     is required and missing, and for a value that cannot be read.
@@ -192,7 +193,8 @@ def read_options(
             continue
         if name in instead:
             raise ConfigurationError(f"{who} knows no option {name}.", next_step=instead[name])
-        raise unknown_option(name, [option.name for option in options.values()], who=who, of_sink=of_sink)
+        known = [*(option.name for option in options.values()), *(f"{family}NAME" for family in families)]
+        raise unknown_option(name, known, who=who, of_sink=of_sink)
     values: dict[str, Any] = {}
     for key, option in options.items():
         text = texts.get(key, option.default)

@@ -38,7 +38,9 @@ def ask(name: str, given: Mapping[str, str]) -> Asked:
     made = feed_class(name)
     open_ended = {key: text for key, text in given.items() if key.lower().startswith(made.open_ended)}
     plain = {key: text for key, text in given.items() if key not in open_ended}
-    options = read_options((*made.declared, *DECLARED), plain, who=f"onceonly.{name}")
+    options = read_options(
+        (*made.declared, *DECLARED), plain, who=f"onceonly.{name}", families=made.open_ended
+    )
     limits = Limits.of(options)
     if limits.segment_bytes < 1 or limits.backlog_bytes < limits.segment_bytes:
         raise ConfigurationError(
