@@ -960,6 +960,11 @@ def test_a_message_without_an_id_that_comes_again_is_known_at_most_once(tmp_path
         ("socket", {"host": "h", "port": "1", "backlogBytes": "1k"}, "leave no room for a segment"),
         ("socket", {"host": "h", "port": "1", "hots": "h"}, "knows no option hots"),
         ("http", {}, "option url of onceonly.http is missing"),
+        (
+            "http",
+            {"url": "http://h", "journal": "s3b://b/j"},
+            "the journal s3b://b/j is on s3b:, where onceonly can keep nothing",
+        ),
         ("http", {"url": "http://h", "Authorization": "Bearer x"}, "It knows backlogBytes, header.NAME, id,"),
         ("http", {"url": "ftp://h"}, "no address of http or https"),
         ("http", {"url": "http://me:pw/x@h/rows"}, "it is not shown"),

@@ -134,7 +134,7 @@ def parse(text: str, *, what: str = "the checkpoint", default: str = LOCAL) -> A
     kind = _KINDS.get(scheme)
     if kind is None:
         raise ConfigurationError(
-            f"{what} {_shown(text)} is on {scheme}:, where no decision can be kept",
+            f"{what} {_shown(text)} is on {scheme}:, where onceonly can keep nothing",
             next_step=_WAYS_OUT.get(
                 scheme,
                 "use a path, or an address that begins with s3a:, gs:, abfss:, hdfs: or file:",
