@@ -2552,7 +2552,7 @@ DEFECTS: Final = (
         name="first-barrier-of-python-called-torn",
         group=RECOVERY,
         what="A query of a source in Python that was stopped in its first epoch is told of a power loss",
-        file="checkpoint/torn.py",
+        file="checkpoint/whole.py",
         before='    if is_first and end != "-" and not offsets.is_of_python(end):\n',
         after='    if is_first and end != "-":\n',
         tests=(TORN + "test_a_first_barrier_of_a_source_in_python_is_planned_anew_and_not_called_torn",),
