@@ -163,6 +163,24 @@ def test_a_window_on_rocksdb_with_changelog_goes_on_from_the_decided_range(bench
     assert sorted(bench.read()) == sorted(twin.read()) != []
 
 
+@pytest.mark.long
+def test_a_window_whose_state_only_a_torn_note_could_name_goes_on(bench: Bench) -> None:
+    version = "spark.sql.streaming.stateStore.checkpointFormatVersion=2"
+    rows = [(f"k{number % 3}", str(number * 20)) for number in range(300)]
+    twin = beside(bench)
+    for each, point in ((bench, True), (twin, False)):
+        each.args = ["--work", "window", "--store", "rocksdb", "--conf", version, "--per-epoch", "50"]
+        each.feed(rows)
+        if point:
+            each.run_and_kill_at("link.before_check", 3)
+            # Spark has synced neither of the two, and the barrier of the epoch after is there.
+            assert (each.checkpoint / "offsets" / "2").exists()
+            lose(each.checkpoint, "commits/1")
+            (each.checkpoint / "commits" / "1").touch()
+        each.run()
+    assert sorted(bench.read()) == sorted(twin.read()) != []
+
+
 def beside(bench: Bench) -> Bench:
     """Make another job, whose run is the measure."""
     folder = bench.folder / "twin"

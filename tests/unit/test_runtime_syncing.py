@@ -289,6 +289,16 @@ def test_the_decision_waits_for_the_syncs_of_its_plan_in_whatever_process(
     thread.join()
 
 
+def test_a_commit_process_that_was_stopped_for_long_reads_once_more_what_the_planner_says(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = CheckpointSync(checkpoint)
+    planner.begin(plan())
+    assert planner.wait(plan()) == ""
+    monkeypatch.setattr(syncing, "WAIT_S", -1.0)
+    assert CheckpointSync(checkpoint).wait(plan()) == ""
+
+
 def test_why_the_planner_could_not_sync_is_told_in_the_commit_process(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

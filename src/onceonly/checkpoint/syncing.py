@@ -19,8 +19,6 @@ import contextlib
 import os
 import threading
 import time
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as WaitTimeoutError
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -33,6 +31,7 @@ from onceonly.log.heartbeat import lives
 from onceonly.log.identity import FOLDER
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from pathlib import Path
 
     from onceonly.model import Plan
@@ -107,10 +106,10 @@ class CheckpointSync:
         running = self._running
         if running is None or running[0] != plan.id:
             return _Note(self._checkpoint, plan).wait()
-        try:
-            return running[1].result(WAIT_S)
-        except WaitTimeoutError:
+        background.wait_awake([running[1]], WAIT_S)
+        if not running[1].done():
             return f"the syncs of {self._checkpoint} took more than {WAIT_S:g} s"
+        return running[1].result()
 
     def sync(self) -> str:
         """Make durable what is new in the checkpoint since the last time; say what kept it from being.
@@ -269,10 +268,12 @@ class _Note:
     def wait(self) -> str:
         """Wait for it to be complete; say what it says."""
         begun = time.monotonic()
-        while time.monotonic() - begun < WAIT_S:
+        while True:
+            waited_s = time.monotonic() - begun
+            # Read after the look at the clock: who was stopped meanwhile, as a whole machine is, is late and may know.
             noted = self._read()
             if noted is None:
-                if time.monotonic() - begun > _MISSING_S:
+                if waited_s > _MISSING_S:
                     return f"{self._path} does not tell of the syncs of this plan: its planner has not written it"
             elif noted.done:
                 return noted.why
@@ -282,8 +283,9 @@ class _Note:
                 if last is not None and last.done:
                     return last.why
                 return f"the planner (process {noted.process}) ended before its syncs did"
+            if waited_s > WAIT_S:
+                return f"the syncs of the planner took more than {WAIT_S:g} s"
             time.sleep(_LOOK_S)
-        return f"the syncs of the planner took more than {WAIT_S:g} s"
 
     def _read(self) -> _Noted | None:
         try:
