@@ -4488,6 +4488,15 @@ DEFECTS: Final = (
         tests=(LEFT + "test_a_start_of_a_query_that_writes_to_its_sinks_in_turn_warns_of_nothing",),
     ),
     Defect(
+        name="forgotten-epoch-restored-before-the-one-before-it",
+        group=RECOVERY,
+        what="Of older files of Spark's a later barrier is restored first, and Spark begins where no state was left",
+        file="coordinator/reader.py",
+        before="            inputs = None\n",
+        after="            pass\n",
+        tests=(QUERY + "test_of_older_files_of_sparks_one_epoch_is_drained_after_the_other[False]",),
+    ),
+    Defect(
         name="drain-marked-as-over-before-its-tasks",
         group=RECOVERY,
         what="A query that is asked to end is marked as ended while the replay of an epoch is planned",

@@ -105,6 +105,35 @@ def test_a_log_of_an_older_backup_than_sparks_files_is_not_taken_for_another_sin
     assert restarted(tmp_path, adopt=False).plan(2, run="s").mode is Mode.RUN
 
 
+@pytest.mark.parametrize("noted", [False, True])
+def test_of_older_files_of_sparks_one_epoch_is_drained_after_the_other(
+    coordinator: QueryCoordinator,
+    tmp_path: Path,
+    noted: bool,  # noqa: FBT001
+) -> None:
+    for epoch in (0, 1, 2):
+        barrier(tmp_path, epoch)
+        run(coordinator, epoch)
+        complete(tmp_path, epoch)
+    # All of Spark's is put back as it was in epoch 1, its state, too; or of epoch 2, the barrier alone is lost.
+    for name in ("offsets/2", "commits/1", *([] if noted else ["commits/2"])):
+        (tmp_path / name).unlink()
+    again = restarted(tmp_path, adopt=False)
+    if noted:
+        with pytest.raises(CheckpointChangedError, match="offsets/2 is again as decided"):
+            again.plan(1, run="s")
+        return
+    assert again.plan(1, run="s").mode is Mode.DRAIN
+    assert not (tmp_path / "offsets/2").exists(), (
+        "Spark would begin there, and find no state that epoch 1 has left"
+    )
+    complete(tmp_path, 1)
+    (tmp_path / "offsets" / "2").write_text('v1\n{}\n{"t":{"0":99}}')  # as Spark plans it now
+    with pytest.raises(CheckpointChangedError, match="offsets/2 is again as decided"):
+        again.plan(2, run="s")
+    assert restarted(tmp_path, adopt=False).plan(2, run="t").mode is Mode.DRAIN
+
+
 def test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works(
     coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from onceonly import background, protocol
+from onceonly.model import LinkKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +74,10 @@ class Reader:
             # Somebody put it, and Spark noted it, since it was read.
             return self.read(command, self.look(epoch, owners=command.owners))
         before = around.before
+        inputs = reading.inputs
+        if self._is_forgotten(epoch, around.links, inputs):
+            # It is planned after the epoch before, which has to leave its state first; then they are compared.
+            inputs = None
         return protocol.ChainRead(
             links=around.links,
             receipt=around.receipt,
@@ -82,7 +87,7 @@ class Reader:
             last=last,
             last_receipt=last_receipt,
             passed=noted,
-            inputs=reading.inputs,
+            inputs=inputs,
             inputs_before=reading.inputs_before if before else None,
             # Where this process planned the epoch before, that one's end was compared when it was decided.
             span=None if before and before[-1].plan == self._continues else self.span(epoch),
@@ -93,6 +98,15 @@ class Reader:
         """Ask what Spark reads in an epoch; None where it runs another one, or nobody knows."""
         found = self._ask_span(deciding=deciding) if self._ask_span is not None else None
         return found if found is not None and found.epoch == epoch else None
+
+    def _is_forgotten(self, epoch: int, links: tuple[Link, ...], inputs: Inputs | None) -> bool:
+        """Say whether Spark knows nothing of an epoch that is decided, nor of a later one: its files are older ones.
+
+        Were the barrier alone restored, Spark would begin with that epoch, though the one before has left it no state.
+        """
+        is_decided = bool(links) and links[-1].kind is not LinkKind.ABORT
+        is_gone = inputs is not None and not inputs.files
+        return is_decided and is_gone and self._passed is not None and self._passed(epoch) is None
 
     def _has_moved(self, epoch: int, last: Link | None, receipt: Receipt | None) -> bool:
         """Say whether an epoch is another one than it was when the newest one, or the one before it, was read."""

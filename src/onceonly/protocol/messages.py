@@ -192,9 +192,10 @@ class ChainRead:
     ``newest`` is the newest epoch that the log knows, None for an empty log; where it is an earlier one, ``last``
     is its last link and ``last_receipt`` its receipt, and ``passed`` what Spark has noted of the first epoch between
     that has no decision. ``inputs`` and ``inputs_before`` are what Spark's checkpoint says now of this epoch's input
-    and of that of the epoch before; None where nobody could look. ``span`` is what Spark itself reads in this epoch,
-    None where that is known from the epoch before, or cannot be told. ``owners`` are the applications that put the
-    log's links, oldest link first, neighbours named once; those of folded epochs, and unknown ones, are left out.
+    and of that of the epoch before; None where nobody could look, or Spark is yet to plan the epoch. ``span`` is what
+    Spark itself reads in this epoch, None where that is known from the epoch before, or cannot be told. ``owners`` are
+    the applications that put the log's links, oldest link first, neighbours named once; those of folded epochs, and
+    unknown ones, are left out.
     """
 
     links: tuple[Link, ...]
