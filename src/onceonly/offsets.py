@@ -35,6 +35,14 @@ def lines(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(_named(line, version, str(number)) for number, line in enumerate(found))
 
 
+def is_numbered(lines: tuple[tuple[str, str], ...]) -> bool:
+    """Say whether each source has the number of its line, as far as can be told.
+
+    One that a plan reads twice has two lines and one number, so that those after it have other numbers.
+    """
+    return len({end for _, end in lines}) == len(lines)
+
+
 def settings(text: str) -> dict[str, str]:
     """Return what Spark has noted of the query's session beside the offsets; nothing where that cannot be read."""
     try:

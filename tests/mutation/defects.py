@@ -4488,6 +4488,18 @@ DEFECTS: Final = (
         tests=(LEFT + "test_a_start_of_a_query_that_writes_to_its_sinks_in_turn_warns_of_nothing",),
     ),
     Defect(
+        name="lists-of-files-behind-the-offsets",
+        group=RECOVERY,
+        what="A query whose lists of files are lost goes on, and never reads files that get numbers that are read",
+        file="spark/starting.py",
+        before="            _require_lists(location)\n",
+        after="            pass\n",
+        tests=(
+            STARTING
+            + "test_lists_of_files_that_are_behind_the_offsets_are_refused_before_spark_makes_others[format]",
+        ),
+    ),
+    Defect(
         name="forgotten-epoch-restored-before-the-one-before-it",
         group=RECOVERY,
         what="Of older files of Spark's a later barrier is restored first, and Spark begins where no state was left",

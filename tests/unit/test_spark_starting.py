@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 import onceonly
 from onceonly.coordinator.query import QueryCoordinator
-from onceonly.errors import AdoptionError, ConfigurationError
+from onceonly.errors import AdoptionError, ConfigurationError, LogError
 from onceonly.model import Guarantee
 from onceonly.settings.query import START, QuerySettings, SinkSettings
 from onceonly.settings.registry import find, remember
@@ -253,6 +253,58 @@ def test_the_epochs_of_another_sink_are_refused_at_the_start_though_nothing_new_
     with pytest.raises(AdoptionError):
         START_BY[by](writer(), **given, **{"onceonly.adopt": "false"})
     START_BY[by](writer(), **given, **{"onceonly.adopt": "true"})
+
+
+@pytest.mark.parametrize("by", START_BY)
+def test_lists_of_files_that_are_behind_the_offsets_are_refused_before_spark_makes_others(
+    writer: type[Any], tmp_path: Path, by: str
+) -> None:
+    noted(tmp_path, 3)
+    (tmp_path / "onceonly").mkdir()
+    given = {"checkpointLocation": str(tmp_path), "onceonly.adopt": "true"}
+    for epoch, number in enumerate((7, 9, 10)):
+        (tmp_path / "offsets" / str(epoch)).write_text(f'v1\n{{}}\n-\n{{"logOffset":{number}}}')
+    lists = tmp_path / "sources" / "1"
+    lists.mkdir(parents=True)
+    for name in ("8", "9.compact"):
+        (lists / name).write_text('v1\n{"path":"file:///in/a","timestamp":1732650000000,"batchId":8}')
+    (tmp_path / "offsets" / "2").unlink()
+    START_BY[by](writer(), **given)  # the newest is in the compacted one
+    (lists / "9.compact").unlink()
+    with pytest.raises(LogError, match="has no list of files 9, up to which offsets/1 reads") as caught:
+        START_BY[by](writer(), **given)
+    assert "put the folder sources back" in caught.value.next_step
+    # One that has more lists is another source's.
+    lists.rename(lists.with_name("0"))
+    (lists.with_name("0") / "10").write_text(
+        'v1\n{"path":"file:///in/a","timestamp":1732650000000,"batchId":10}'
+    )
+    with pytest.raises(LogError):
+        START_BY[by](writer(), **given)
+    lists.with_name("0").rename(lists.with_name("orders"))
+    START_BY[by](writer(), **given)  # the source has a name
+    shutil.rmtree(tmp_path / "sources")
+    with pytest.raises(LogError):
+        START_BY[by](writer(), **given)
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_lists_of_a_source_that_is_read_twice_are_not_taken_for_those_of_another(
+    writer: type[Any], tmp_path: Path, epochs: int
+) -> None:
+    noted(tmp_path, epochs)
+    for epoch in range(epochs):
+        ends = "\n".join(f'{{"logOffset":{number}}}' for number in (7, 7, 3))
+        (tmp_path / "offsets" / str(epoch)).write_text(f"v1\n{{}}\n{ends}")
+    for source, number in (("0", 7), ("1", 3)):
+        lists = tmp_path / "sources" / source
+        lists.mkdir(parents=True)
+        (lists / f"{number}").write_text('v1\n{"path":"file:///in/a","timestamp":1732650000000,"batchId":3}')
+    if epochs > 1:
+        (tmp_path / "commits" / "1").write_text("v1\n{}")
+    given = {"checkpointLocation": str(tmp_path), "onceonly.adopt": "true"}
+    START_BY["format"](writer(), **given)
+    assert (tmp_path / "offsets" / str(epochs - 1)).exists()
 
 
 def test_a_start_is_refused_by_the_words_of_the_plan_that_would_refuse_it(

@@ -156,6 +156,39 @@ class SparkInputs:
             for name in [*names, *map(str, newer)]:
                 yield self._files.text(f"{folder}/{name}") or ""
 
+    def lost_list(self) -> LogError | None:
+        """Return the error where a list of files is gone up to which the newest offsets read. Driver, before a start.
+
+        Spark goes on with the number after that of the newest list which it finds: files that are new since would be
+        listed under numbers that are read already, and nobody would ever read them. Raises ``UnavailableError``.
+        """
+        epoch = max(self._files.numbers("offsets"), default=-1)
+        # The offsets first: a driver that lives puts a list before the offsets that name it.
+        lines = offsets.lines(self._files.text(f"offsets/{epoch}") or "")
+        for source, end in lines:
+            needed = offsets.list_number(end)
+            if needed is None:
+                continue
+            folders = self._kept(source, is_numbered=offsets.is_numbered(lines))
+            kept = [
+                number for each in folders for number in (*self._files.numbers(each), *self._compacts(each))
+            ]
+            if needed > max(kept, default=-1):
+                return LogError(
+                    f"{self._files.where('sources')} has no list of files {needed}, up to which offsets/{epoch} reads: "
+                    "removed, or of an older backup. Spark would list new files under numbers that are read already, "
+                    "and read none of them",
+                    next_step="put the folder sources back from the newest backup of this checkpoint; or start on a "
+                    "new one, and accept that rows are repeated",
+                )
+        return None
+
+    def _kept(self, source: str, *, is_numbered: bool) -> list[str]:
+        """Return the folder of a source's lists, or all that may be it: under its name, a source has no number."""
+        names = self._files.folders("sources")
+        own = [source] if source in names else [name for name in names if not name.isdecimal()]
+        return [f"sources/{name}" for name in (own if is_numbered else names)]
+
     # --- reading ------------------------------------------------------------------------------------------
 
     def _before(self, epoch: int) -> str:

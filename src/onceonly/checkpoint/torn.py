@@ -181,10 +181,11 @@ class _Torn:
 
     def _lacks_list(self, barrier: Path) -> bool:
         """Say whether it names files of a source whose list is not there: durable by its own sync, and nothing else."""
-        for source, end in offsets.lines(_text(barrier)):
-            lists = [
-                each.name.partition(".")[0] for folder in self._kept(source) for each in _children(folder)
-            ]
+        lines = offsets.lines(_text(barrier))
+        everywhere = None if offsets.is_numbered(lines) else _children(self._checkpoint / "sources")
+        for source, end in lines:
+            folders = self._kept(source) if everywhere is None else everywhere
+            lists = [each.name.partition(".")[0] for folder in folders for each in _children(folder)]
             newest = max((int(name) for name in lists if name.isdecimal()), default=-1)
             if newest < list_needed(end, is_first=barrier.name == "0"):
                 return True

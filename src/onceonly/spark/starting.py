@@ -21,6 +21,7 @@ from concurrent.futures import TimeoutError as WaitTimeoutError
 from typing import TYPE_CHECKING, Any
 
 from onceonly import background
+from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.checkpoint.torn import mend
 from onceonly.coordinator.adoption import refusal
@@ -113,6 +114,7 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
         location = _location(self, noted)
         if _look(noted, location):
             _warn(self, location)
+            _require_lists(location)
         lag.want(location, noted)
         saving.want(location, noted)
         _refuse(noted, location, args[0] if args else more.get("path"))
@@ -236,6 +238,19 @@ def _refuse_foreign(told: Mapping[str, str], location: str) -> None:
         refused = background.begin("onceonly-look", refusal, location).result(_STORE_S)
     if refused is not None:
         raise refused
+
+
+def _require_lists(location: str) -> None:
+    """See that a source of files goes on where it was. Raises ``LogError``.
+
+    No plan would say it: Spark plans nothing where the lists that it makes anew come no further than before.
+    """
+    lost = None
+    with contextlib.suppress(OnceonlyError, WaitTimeoutError):  # a store may be out of reach
+        inputs = SparkInputs(SparkCheckpoint.at(location).files)
+        lost = background.begin("onceonly-look", inputs.lost_list).result(_STORE_S)
+    if lost is not None:
+        raise lost
 
 
 def _taken_by(function: object) -> dict[str, str]:
