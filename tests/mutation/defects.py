@@ -3039,6 +3039,15 @@ DEFECTS: Final = (
         tests=(ROWS + "test_the_greatest_sequence_of_a_key_stays_however_its_rows_come",),
     ),
     Defect(
+        name="sequence-by-the-clocks-of-a-zone",
+        group=KEYED,
+        what="Where clocks go back, the older row of a key stays, as it shows a later time",
+        file="families/keyed/rows.py",
+        before="else in_utc(batch.column(columns.sequence)).to_pylist()",
+        after="else batch.column(columns.sequence).to_pylist()",
+        tests=(ROWS + "test_the_newest_time_of_a_key_stays_also_where_clocks_go_back",),
+    ),
+    Defect(
         name="keys-joined-without-escapes",
         group=KEYED,
         what="Two keys of several columns have one text, and write over each other",

@@ -31,7 +31,7 @@ from onceonly.errors import (
 from onceonly.families import behind
 from onceonly.families.keyed import KeyedRows, Origin
 from onceonly.families.keyed.options import Columns
-from onceonly.families.keyed.rows import key_texts, larger
+from onceonly.families.keyed.rows import Choice, key_texts, larger
 from onceonly.families.keyed.versions import version_of
 from onceonly.families.staged.files import FileRows
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
@@ -463,6 +463,23 @@ def test_rows_that_tell_how_a_row_was_before_are_passed_over(bench: Bench, early
     sink.rehearse(ready, {})
     assert list(sink.commit_many(ready)) == [Committed(), Committed()]
     assert bench.seen() == {"a": "new"}
+
+
+@pytest.mark.parametrize("later_s", [2400, 3600])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_the_newest_time_of_a_key_stays_also_where_clocks_go_back(later_s: int, batches: int) -> None:
+    """In Berlin, the later row shows 02:10, or once more 02:30: executors get times in the session's zone."""
+    first = dt.datetime(2026, 10, 25, 0, 30, tzinfo=dt.UTC)
+    times = pa.array([first, first + dt.timedelta(seconds=later_s)], pa.timestamp("us", "Europe/Berlin"))
+    several = pa.record_batch({"key": pa.array(["k", "k"]), "place": pa.array([0, 1]), "at": times})
+    choice = Choice(Columns(key=("key",), sequence="at"))
+    chosen: list[int] = []
+    for begin in range(0, 2, 2 // batches):
+        rows, _, refused = choice.choose(several.slice(begin, 2 // batches), lambda _: ())
+        assert refused == []
+        chosen += rows.rows.column("place").to_pylist()
+    assert chosen[-1] == 1
+    assert len(chosen) == batches
 
 
 def test_a_sequence_that_does_not_decide_is_refused(bench: Bench) -> None:

@@ -142,7 +142,8 @@ class Choice:
         columns = self.columns
         keys = key_texts(batch, columns.key)
         ops = None if columns.op is None else [str(op).lower() for op in batch.column(columns.op).to_pylist()]
-        numbers = None if columns.sequence is None else batch.column(columns.sequence).to_pylist()
+        # In UTC: of two times of one zone, Python compares what clocks show, which go back once a year.
+        numbers = None if columns.sequence is None else in_utc(batch.column(columns.sequence)).to_pylist()
         refused = {each.row: each for each in _refused(columns, keys, ops, numbers)}
         rows = KeyedRows(
             keys=[key or "" for key in keys],
