@@ -2281,6 +2281,15 @@ DEFECTS: Final = (
         tests=(FILE_ROWS + "test_a_csv_line_of_nothing_but_blanks_is_no_row",),
     ),
     Defect(
+        name="uploads-of-another-drivers-commit",
+        group=FILES,
+        what="On S3, a driver that comes upon another one's commit half way ends in doubt",
+        file="sinks/files/targets/buckets.py",
+        before="        if is_first and gone:",
+        after="        if False:",
+        tests=(FILE_BUCKETS + "test_a_driver_that_comes_upon_another_ones_commit_half_way_is_not_in_doubt",),
+    ),
+    Defect(
         name="timestamp-format-without-effect",
         group=FILES,
         what="timestampFormat is taken and has no effect",

@@ -362,6 +362,35 @@ def test_a_driver_that_is_paused_before_any_request_doubles_nothing(
             return
 
 
+def test_a_driver_that_comes_upon_another_ones_commit_half_way_is_not_in_doubt(
+    bench: InBucket, double: S3Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "_THREADS_MAX", 1)
+    for nth in count(1):
+        double.reset()
+        bench.store = stored(bench.target)  # type: ignore[assignment]
+        handle = bench.prepared(rows(1, 2))
+        other = InBucket(bench.target, store=bench.store, double=double)
+        paused = bench.dying(0, answered=False)
+
+        def meanwhile(work, *arguments, nth=nth, paused=paused, **more):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
+            paused.calls += 1
+            if paused.calls == nth:
+                with monkeypatch.context() as patched:
+                    fail_second(double, patched)
+                    other.sink().commit(handle)  # noqa: B023  run at once
+            return work(*arguments, **more)
+
+        paused.call = meanwhile  # type: ignore[method-assign]
+        assert isinstance(bench.sink().commit(handle), Committed | AlreadyCommitted | RetryLater)
+        double.faults.clear()
+        assert isinstance(other.sink().commit(handle), Committed | AlreadyCommitted)
+        assert bench.ids() == [1, 2]
+        if paused.calls < nth:
+            assert nth > 5
+            return
+
+
 def test_what_was_completed_by_this_process_is_known_to_it_when_a_reader_took_it(
     bench: InBucket, double: S3Double, monkeypatch: pytest.MonkeyPatch
 ) -> None:

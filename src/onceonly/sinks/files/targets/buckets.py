@@ -84,6 +84,8 @@ class BucketTarget:
             lambda: self.files.size(_open(prepared.staging)) is not None,
         )
         is_first = standing is None
+        if is_first and gone:  # perhaps by another driver, who puts the mark before
+            standing = self.files.read(mark)
         if standing is None:
             if (gone or not is_kept) and self._was_committed(prepared, is_kept=is_kept):
                 return AlreadyCommitted()
@@ -94,8 +96,7 @@ class BucketTarget:
                 f"an upload of transaction {prepared.transaction} was ended before it was completed, and "
                 f"{mark} keeps everybody from completing the others"
             )
-        # Whoever saw all of them a moment ago need not look again.
-        seen = is_first and not gone
+        seen = is_first and not gone  # whoever saw all of them a moment ago need not look again
         found = self._each(
             prepared, lambda prepared, file, upload: self._show(prepared, file, upload, seen=seen)
         )
