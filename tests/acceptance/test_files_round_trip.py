@@ -13,6 +13,7 @@ from onceonly.errors import RecordRefusedError
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.files import FilesSink
+from onceonly.sinks.files.formats import encoding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,6 +151,33 @@ def test_csv_with_header_and_separator(spark: SparkSession, tmp_path: Path) -> N
     assert texts(files.read(spark, str(tmp_path))) == texts(df)
     bare = spark.read.csv(str(tmp_path), header=True, sep="\t")
     assert bare.columns == df.columns
+
+
+@pytest.mark.parametrize("mode", ["EXCEPTION", "LEGACY"])
+def test_days_of_long_ago_are_the_same_whatever_a_session_takes_parquet_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The first is the default of Spark 3, the second what a session has that still reads files of Spark 2."""
+    df = spark.sql(
+        "select date'1000-01-01' d, timestamp'1300-01-01 00:00:00' t, timestamp_ntz'1300-01-01 00:00:00' n"
+    )
+    write(df, tmp_path / "now")
+    # As versions before this one wrote them.
+    monkeypatch.setattr(encoding, "counted_as_spark", lambda schema: schema)
+    write(df, tmp_path / "before")
+    spark.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", mode)
+    try:
+        for frame in (
+            spark.read.parquet(str(tmp_path / "now")),
+            files.read(spark, str(tmp_path / "now")),
+            files.read(spark, str(tmp_path / "before")),
+        ):
+            shown = frame.selectExpr("string(d)", "string(t)", "string(n)").collect()
+            assert [tuple(row) for row in shown] == [
+                ("1000-01-01", "1300-01-01 00:00:00", "1300-01-01 00:00:00")
+            ]
+    finally:
+        spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInRead")
 
 
 def test_no_row_of_csv_is_passed_over_by_a_bare_reader(spark: SparkSession, tmp_path: Path) -> None:

@@ -2272,6 +2272,15 @@ DEFECTS: Final = (
         tests=(FILE_OPTIONS + "test_readers_are_told_only_what_is_not_the_default",),
     ),
     Defect(
+        name="days-of-parquet-untold",
+        group=FILES,
+        what="Parquet files do not say how they count days, and Spark 3 fails on those before 1582",
+        file="sinks/files/formats/encoding.py",
+        before="pq.ParquetWriter(out, counted_as_spark(schema),",
+        after="pq.ParquetWriter(out, schema,",
+        tests=("tests/unit/test_files_reading.py::test_files_say_how_their_days_are_counted",),
+    ),
+    Defect(
         name="csv-line-of-blanks",
         group=FILES,
         what="A row of nulls between tabs is written as a line of blanks, which Spark's reader passes over",

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tests.unit.files_bench import Files, quick, rows
 
@@ -57,6 +58,12 @@ def test_a_name_becomes_the_pattern_of_itself_only() -> None:
     assert reading.glob_of("/a[1] {b} *?\\/p=}") == "/a\\[1\\] \\{b\\} \\*\\?\\\\/p=\\}"
     with pytest.raises(ConfigurationError, match="a colon, and one of"):
         reading.glob_of("/a:b/p=}")
+
+
+def test_files_say_how_their_days_are_counted(bench: Files) -> None:
+    bench.finish(0, bench.prepared(rows(1)))
+    (path,) = bench.visible()
+    assert pq.read_metadata(path).metadata[b"org.apache.spark.version"] == b"3.0.0"
 
 
 def test_what_is_no_folder_among_the_epochs_is_passed_over(bench: Files) -> None:

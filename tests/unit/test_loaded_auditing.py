@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.unit.iceberg_bench import make_namespace, options_of
 from tests.unit.loaded_bench import Bench
@@ -82,6 +83,18 @@ def test_rows_add_up_to_what_was_written(tmp_path: Path, kind: str, partition_by
     held = made.sink().read_back(made.query, [handle])
     assert held is not None
     assert (held.rows, held.wrong, held.unread, held.checksum) == (2, (), "", total.value)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_files_say_how_their_days_are_counted(tmp_path: Path, kind: str) -> None:
+    """Spark 3 refuses a day before 1582 in a file of a table that does not say it, in Delta's tables, too."""
+    bench(kind, tmp_path).committed(rows())
+    found = [
+        pq.read_metadata(path).metadata
+        for path in tmp_path.rglob("*.parquet")
+        if "_delta_log" not in path.parts
+    ]
+    assert [each.get(b"org.apache.spark.version") for each in found] == [b"3.0.0"]
 
 
 def test_what_a_delta_table_keeps_as_one_is_said_not_to_be_compared(tmp_path: Path) -> None:

@@ -62,6 +62,15 @@ def _zoned_in_utc(kind: pa.DataType) -> pa.DataType:
     return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
 
 
+def counted_as_spark(schema: pa.Schema) -> pa.Schema:
+    """Return a schema whose parquet files say, as Spark's own do, that Spark 3 or newer counts the same days. Pure.
+
+    Where a file does not say it, Spark 3 refuses a day before 1582-10-15 and a time before 1900, and a session that
+    was set to read such files of Spark 2 takes them for other days.
+    """
+    return schema.with_metadata({**(schema.metadata or {}), "org.apache.spark.version": "3.0.0"})
+
+
 def may_have(column: pa.Array, some: bytes) -> bool:
     """Say whether one of these bytes is in a plain column's memory; bytes behind nulls count, too. Pure.
 

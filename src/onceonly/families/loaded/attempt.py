@@ -21,6 +21,7 @@ from onceonly.families.loaded import partitions
 from onceonly.families.loaded.casting import fit
 from onceonly.families.loaded.load import DataFile, folder_of
 from onceonly.families.sifting import sifted
+from onceonly.rows.arrow import counted_as_spark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,7 +99,7 @@ class _Open:
         self._stage = stage
         self._notes = layout.notes()
         self._file = stage.create(path)
-        self._writer = pq.ParquetWriter(self._file, schema, compression=codec)
+        self._writer = pq.ParquetWriter(self._file, counted_as_spark(schema), compression=codec)
 
     def add(self, rows: pa.Table) -> int:
         """Write a row group; return how long the file is by now."""

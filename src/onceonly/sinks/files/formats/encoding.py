@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import xxhash
 
+from onceonly.rows.arrow import counted_as_spark
 from onceonly.sinks.files.formats import lines, stripes
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class ParquetEncoder:
     def __init__(self, out: CountingFile, schema: pa.Schema, options: FilesOptions) -> None:
         import pyarrow.parquet as pq
 
-        self._writer = pq.ParquetWriter(out, schema, compression=options.compression)
+        self._writer = pq.ParquetWriter(out, counted_as_spark(schema), compression=options.compression)
 
     def add(self, table: pa.Table) -> None:
         """Write one row group."""

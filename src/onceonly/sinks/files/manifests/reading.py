@@ -137,6 +137,9 @@ def _frame(
         .schema(schema if schema is not None and not changed else ddl(layout.columns))
         .option("basePath", str(target))
     )
+    if layout.format == "parquet":
+        # Files of earlier versions do not say how days are counted, nor does a session that reads those of Spark 2.
+        reader = reader.option("datetimeRebaseMode", "CORRECTED")
     if layout.format == "csv":
         # Nothing is null, two quotes are the empty text: told apart only where null has a text of its own.
         reader = reader.options(header=layout.header, sep=layout.sep, multiLine=True, nullValue=_CSV_NULL)
