@@ -181,7 +181,7 @@ def test_days_of_long_ago_are_the_same_whatever_a_session_takes_parquet_for(
 
 
 def test_no_row_of_csv_is_passed_over_by_a_bare_reader(spark: SparkSession, tmp_path: Path) -> None:
-    df = spark.createDataFrame([("a", 1), (None, None), ("\x01", None)], "s string, n int")
+    df = spark.createDataFrame([("\ufeffa", 1), (None, None), ("\x01", None)], "s string, n int")
     with pytest.raises(RecordRefusedError, match="all values of a row are null or empty"):
         write(df, tmp_path / "refused", format="csv", sep="\\t")
     write(df, tmp_path / "taken", format="csv", sep="\\t", nullValue="-")

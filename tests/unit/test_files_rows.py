@@ -106,6 +106,10 @@ def test_values_are_quoted_where_they_need_it(texts: Texts, line: str) -> None:
     assert csv_lines(batch(**columns), texts, who="").decode() == line
 
 
+def test_a_csv_value_that_begins_like_a_file_is_quoted() -> None:
+    assert csv_lines(batch(a=pa.array(["\ufeffx", "x\ufeff"])), who="").decode() == '"\ufeffx"\nx\ufeff\n'
+
+
 def test_times_by_a_pattern_are_in_the_columns_zone() -> None:
     moment = datetime(2024, 7, 31, 22, 30, 0, 123456, tzinfo=UTC)
     given = batch(

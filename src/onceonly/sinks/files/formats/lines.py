@@ -116,7 +116,8 @@ def _cells(column: pa.Array, field: pa.Field, texts: Texts, who: str) -> list[st
 
 
 def _quoter(texts: Texts) -> Callable[[str], str]:
-    special = re.compile(f"[{re.escape(texts.sep + texts.quote)}\r\n]|^[\0- \\s#]|[\0- \\s]$|^$")
+    # At the beginning of a file, readers take U+FEFF for a mark of its encoding, and drop it.
+    special = re.compile(f"[{re.escape(texts.sep + texts.quote)}\r\n]|^[\0- \\s#\ufeff]|[\0- \\s]$|^$")
     empty = _fixed(texts.quote * 2 if texts.empty is None else texts.empty, texts)
 
     def quote(text: str) -> str:
