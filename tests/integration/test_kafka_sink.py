@@ -127,6 +127,20 @@ def test_committed_and_then_fenced_is_known_by_the_marker(broker: EmbeddedKafka)
     query.until_read("a")
 
 
+def test_committed_rows_whose_marker_the_brokers_have_forgotten_are_not_written_again(
+    broker: EmbeddedKafka,
+) -> None:
+    """As after a loss of power of all brokers: of each partition they keep what was on its disk."""
+    query = Query(broker)
+    handle = query.prepare("a")
+    assert query.commit(handle) == Committed()
+    data = {name: str(value) for name, value in handle.data.items()}
+    marker._write(query.admin(), data["group"], data["marker_topic"], data["predecessor"])
+    fence(query.admin(), handle.transaction, 1000)
+    assert query.commit(handle) == AlreadyCommitted()
+    query.until_read("a")
+
+
 def test_aborted_and_fenced_is_lost(broker: EmbeddedKafka) -> None:
     query = Query(broker)
     handle = query.prepare("a")
