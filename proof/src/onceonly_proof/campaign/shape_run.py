@@ -81,7 +81,8 @@ def run_shape(options: ShapeOptions, say: Callable[[str], None]) -> Shape:
         stand.run()
         seconds = time.monotonic() - begun
         reader.close()
-        world = watch.world(task, read_back(task.servers, task.source), reader, stand.lived, {})
+        went_in = read_back(task.servers, task.source)
+        world = watch.world(task, went_in, reader, stand.lived, {}, drained=not stand.trouble)
         verdict = judge(world, Guarantee.EXACTLY_ONCE)
         found = shape.conclude(
             seed=options.seed,
