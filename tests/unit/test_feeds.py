@@ -10,7 +10,7 @@ import traceback
 from email.utils import formatdate
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx
 import pika
@@ -485,6 +485,33 @@ def test_waits_grow_over_connections_that_break_and_not_over_those_that_were_lon
         for lasts[0], tries in ((0.0, 1), (1.0, 2), (1.0, 3), (60.0, 1), (60.0, 1), (1.0, 2)):
             life._connected(writer)
             assert life._tries == tries
+
+
+def test_a_connection_that_ends_for_the_same_reason_again_and_again_is_told_of_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a server that closes after each of its answers: with rows, it is asked again within a second."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    class Closing:
+        name = of = "a test"
+        whys: ClassVar = ["it closed", "it closed", "it closed", "it broke", "it broke"]
+
+        def receive(self, _mark: str | None) -> Iterator[None]:
+            now[0] += 1
+            yield None
+            raise FeedBrokenError(self.whys.pop(0))
+
+    asked = ask("socket", {"journal": str(tmp_path), "host": "h", "port": "1"})
+    life = Receiver(Closing(), asked.journal, asked.limits)  # type: ignore[arg-type]
+    monkeypatch.setattr(life._stopping, "wait", lambda _: None)
+    with opened(tmp_path / "journal") as writer:
+        for passed, told in ((0, 1), (0, 1), (0, 1), (0, 2), (60, 3)):
+            now[0] += passed
+            life._connected(writer)
+            assert len(warned(caplog, "connecting again")) == told
+    assert "it broke (2 more connections ended since the last word)" in warned(caplog, "it broke")[0]
 
 
 def test_no_id_is_forgotten_while_nothing_can_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

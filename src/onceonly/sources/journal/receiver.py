@@ -57,6 +57,9 @@ class Receiver(threading.Thread):
         self._told = 0
         """How many of them were told of, for the last time then."""
         self._told_at = -math.inf
+        self._broken = ("", -math.inf)
+        """Why a connection had ended when that was last told of, and when that was."""
+        self._untold = 0
 
     def run(self) -> None:
         """Receive until it is stopped, or cannot go on."""
@@ -157,8 +160,18 @@ class Receiver(threading.Thread):
         # Jitter keeps receivers apart; nobody gains from guessing it.
         backoff = min(_DELAY_MAX_S, _DELAY_FIRST_S * 2 ** min(self._tries - 1, 16))
         delay = max(min(wait_s, _WISH_MAX_S), random.uniform(backoff / 2, backoff))  # noqa: S311
-        log.warning("%s: %s; connecting again in %.1f s", self._feed.of, why, delay)
+        self._tell_broken(why, delay)
         self._stopping.wait(delay)
+
+    def _tell_broken(self, why: str, delay: float) -> None:
+        """Say a new reason at once, and the same one now and then: a server may close after each of its answers."""
+        told, told_at = self._broken
+        if why == told and time.monotonic() - told_at < _TELL_S:
+            self._untold += 1
+            return
+        often = f" ({n(self._untold, 'more connection')} ended since the last word)" if self._untold else ""
+        self._broken, self._untold = (why, time.monotonic()), 0
+        log.warning("%s: %s%s; connecting again in %.1f s", self._feed.of, why, often, delay)
 
     def _write(self, writer: Writer, batch: Batch) -> None:
         if self._is_free(writer.is_full):
