@@ -78,7 +78,7 @@ def test_operations_are_named_without_numbers_and_ids() -> None:
 
 def test_a_pipeline_is_found_by_its_name() -> None:
     assert [Pipeline.named(each.name) for each in PIPELINES] == list(PIPELINES)
-    assert len(PIPELINES) == 27
+    assert len(PIPELINES) == 30
     assert Pipeline.named("kafka-none-kafka-foreachBatch").way == "foreachBatch"
     with pytest.raises(ValueError, match="there is no pipeline files-none-disk: files-none-files"):
         Pipeline.named("files-none-disk")
