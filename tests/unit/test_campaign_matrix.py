@@ -61,10 +61,11 @@ def test_the_page_shows_the_recorded_reports(page: Path) -> None:
 
 
 def test_both_pages_name_the_code_that_ran_and_say_that_later_code_did_not() -> None:
-    early = msgspec.structs.replace(one(), connector="redis", visible="early", commit="0123456789ab")
+    early = msgspec.structs.replace(one(0), connector="redis", visible="early", commit="0123456789ab")
     main = msgspec.structs.replace(one(), commit="abcdef012345")
     in_short, whole = blocks(fold(main), records(fold(early)))
-    assert in_short.endswith("Recorded on `abcdef0` and others. Code that came later was not measured.")
+    recorded = "Recorded on `abcdef0` and others, from 2026-11-20 on. Code that came later was not measured."
+    assert in_short.endswith(recorded)
     assert "| clean | `0123456` |" in whole
     assert "fired. Code that came later was not measured.\n" in whole
 

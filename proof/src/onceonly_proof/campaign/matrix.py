@@ -77,6 +77,8 @@ class Line:
     """The anomalies, in words; ``0`` for none."""
     verdict: str
     commits: tuple[str, ...]
+    days: tuple[str, ...] = ()
+    """When it ran, as ``2026-11-30``."""
     replays: int = 0
     never_taken: int = 0
     came_again: int = 0
@@ -181,6 +183,7 @@ def _of_record(record: Record) -> Line:
         found=listed(record.anomalies) or "0",
         verdict=record.verdict,
         commits=record.commits,
+        days=record.days,
         replays=record.replays,
         never_taken=record.never_taken,
         came_again=record.came_again,
@@ -235,9 +238,10 @@ def _sum(shown: Sequence[Line]) -> str:
 
 
 def _recorded_on(shown: Sequence[Line]) -> str:
-    """Name the code that ran, of many commits the first; the whole matrix names each."""
+    """Name the code that ran, of many commits the first, and how old the rest is; the whole matrix names each."""
     first, *others = dict.fromkeys(each for line in shown for each in line.commits) or ("?",)
-    more = " and others" if others else ""
+    oldest = min((day for line in shown for day in line.days), default="")
+    more = f" and others, from {oldest} on" if others else ""
     return f"Recorded on `{first[:_COMMIT_DIGITS]}`{more}. {marks.LATER}"
 
 
